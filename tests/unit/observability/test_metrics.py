@@ -11,9 +11,10 @@ from types import SimpleNamespace
 import pytest
 from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
 
-from airflow_provider_assistant.api import endpoints, flow
+from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.payloads import ChatMessage
 from airflow_provider_assistant.client.client import AssistantClient
+from airflow_provider_assistant.client.retry import RetryPolicy
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
@@ -59,7 +60,7 @@ def backend():
 @pytest.mark.parametrize("how", ["sync", "async"])
 async def test_every_request_is_counted_and_timed_also_a_retried_one(how, service, backend):
     service.answer("drop", times=2)
-    settings = ClientSettings(service.url, "dev-acme-full", retry=flow.RetryPolicy(attempts=3, initial_backoff=0.0))
+    settings = ClientSettings(service.url, "dev-acme-full", retry=RetryPolicy(attempts=3, initial_backoff=0.0))
     call = endpoints.chat("acme-docs", ChatMessage(session_id="s", message="Anything?"))
     if how == "sync":
         with AssistantClient(settings) as client:
