@@ -13,7 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
-from airflow.providers.common.compat.sdk import AirflowSensorTimeout, Context
+from airflow.providers.common.compat.sdk import (
+    AirflowException,
+    AirflowNotFoundException,
+    AirflowSensorTimeout,
+    Context,
+)
 
 from airflow_provider_assistant import exceptions
 from airflow_provider_assistant.api.errors import STATUSES
@@ -72,6 +77,12 @@ def explained(
             if isinstance(timeout.__cause__, AssistantError):
                 complete(timeout.__cause__, _failure_context_of(task, context), is_resumed=is_resumed)
                 timeout.args = (str(timeout.__cause__),)
+            raise
+        except Exception as error:
+            # Those of Airflow that skip, defer and reschedule are no failures.
+            if isinstance(error, AirflowNotFoundException) or not isinstance(error, AirflowException):
+                known = _failure_context_of(task, context)
+                log.error("%s: %s. %s", known.doing, type(error).__name__, known.safe)  # noqa: TRY400 (Airflow logs it)
             raise
 
     return run  # type: ignore[return-value]  # Airflow passes the context by its name, which Concatenate cannot say

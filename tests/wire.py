@@ -11,10 +11,13 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
+from airflow_provider_assistant.api import errors
+from airflow_provider_assistant.api.call import CallInfo
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.retry import RetryPolicy
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.transport import AsyncTransport, Transport
+from airflow_provider_assistant.exceptions import AssistantError
 from tests.servers import LocalServer, body_of, send
 
 # Response timeout in seconds, for tests of a service that never answers. The connection has to be open within this time
@@ -152,3 +155,12 @@ class ScriptedAsyncTransport(AsyncTransport):
 
     async def exchange(self, call: Any) -> Any:
         return self._scripted.exchange(call)
+
+
+def error_of(call: Any, outcome: Any) -> Any:
+    """Return the error that the outcome of a call is."""
+    try:
+        errors.reply_of(call, outcome, CallInfo(0), 1_700_000_000.0)
+    except AssistantError as error:
+        return error
+    raise AssertionError(f"no error: {outcome}")

@@ -198,7 +198,7 @@ def test_a_request_that_the_service_does_not_know_is_lost_and_the_others_go_on(e
     [
         AssistantAuthenticationError("no", status=401),
         AssistantPermissionError("no", status=403),
-        AssistantGatewayError("no", status=407),
+        AssistantGatewayError("no", status=407, stops_all=True),
         AssistantInputError("no"),
     ],
     ids=lambda error: type(error).__name__,

@@ -6,9 +6,9 @@ import logging
 import traceback
 
 import pytest
-from airflow_provider_assistant.api.flow import RetryPolicy
 
 from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.client.retry import RetryPolicy
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantConnectionError,

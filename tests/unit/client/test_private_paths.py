@@ -7,13 +7,13 @@ import traceback
 from urllib.parse import quote, unquote
 
 import pytest
-from airflow_provider_assistant.api.flow import RetryPolicy
 from airflow_provider_assistant.api.reads import read
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.client.retry import RetryPolicy
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.observability import metrics, tracing
 from tests.unit.client.ways import SENDERS

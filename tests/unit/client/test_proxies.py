@@ -11,7 +11,6 @@ from urllib.parse import quote
 
 import pytest
 
-from airflow_provider_assistant.api import errors
 from airflow_provider_assistant.api.call import Response, TransportFailure
 from airflow_provider_assistant.client.network import proxy_for
 from airflow_provider_assistant.client.redaction import redactor_of
@@ -19,7 +18,7 @@ from airflow_provider_assistant.exceptions import AssistantInputError
 from tests.hostile import CALLS, KEY
 from tests.proxies import NAME, RecordingProxy, certificate, echoes, hangs, says, server_context, tls_front
 from tests.unit.client.ways import EXCHANGES, settings_of
-from tests.wire import Answer, ScriptedService, refusing_port
+from tests.wire import Answer, ScriptedService, error_of, refusing_port
 
 PASSWORD = "canary p@ss:w/ord#ü%"
 USER = "us er"
@@ -161,7 +160,7 @@ def failure_of(exchange, settings, name="qa"):
     outcome = redactor_of(settings.base_url, KEY).outcome(exchange(settings, name))
     assert isinstance(outcome, TransportFailure), outcome
     assert (outcome.kind, outcome.sent) == ("connection", False), outcome
-    error = errors.from_failure(CALLS[name], outcome)
+    error = error_of(CALLS[name], outcome)
     return outcome, f"{error} {error.todo} {outcome!r}"
 
 
@@ -228,5 +227,6 @@ def test_a_page_of_a_proxy_without_a_tunnel_shows_no_secret(exchange, status, mo
         proxy.behaviour = echoes(status)
         reply = redactor_of(HTTP, KEY).outcome(exchange(settings_of(HTTP)))
     assert reply.status == int(status)
-    assert errors.may_have_happened(CALLS["qa"], reply) == (status == "502")
-    shown(str(errors.from_response(CALLS["qa"], reply, 0.0)), repr(reply))
+    error = error_of(CALLS["qa"], reply)
+    assert error.maybe_done == (status == "502")
+    shown(str(error), repr(reply))

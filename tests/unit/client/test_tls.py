@@ -11,14 +11,13 @@ import threading
 import httpx
 import pytest
 
-from airflow_provider_assistant.api import errors
 from airflow_provider_assistant.api.call import Response, TransportFailure
 from airflow_provider_assistant.exceptions import AssistantConnectionError, AssistantInputError
 from airflow_provider_assistant.knowledge.website.fetcher import Fetcher
 from tests.hostile import CALLS, KEY
 from tests.proxies import certificate, server_context
 from tests.unit.client.ways import EXCHANGES, settings_of
-from tests.wire import refusing_port
+from tests.wire import error_of, refusing_port
 
 # The name that OpenSSL gives to the certificates of these tests in a folder.
 HASHED = "e34c8c4a.0"
@@ -214,7 +213,7 @@ def test_an_error_of_the_connection_says_its_cause_and_what_to_set(exchange, pai
 def check(failure, said, todo):
     assert isinstance(failure, TransportFailure), failure
     assert (failure.kind, failure.sent) == ("connection", False), failure
-    error = errors.from_failure(CALLS["qa"], failure)
+    error = error_of(CALLS["qa"], failure)
     assert said in str(error)
     assert todo in error.todo
     assert KEY not in str(error)

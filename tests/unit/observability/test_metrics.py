@@ -6,16 +6,18 @@ import contextlib
 import re
 from collections import Counter
 from datetime import timedelta
+from random import Random
 from types import SimpleNamespace
 
 import pytest
-from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.payloads import ChatMessage
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.retry import RetryPolicy
 from airflow_provider_assistant.client.settings import ClientSettings
+from airflow_provider_assistant.client.throttle import Throttle
+from airflow_provider_assistant.exceptions import AssistantRateLimitError
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from tests.versions import measured_by
@@ -77,9 +79,9 @@ async def test_every_request_is_counted_and_timed_also_a_retried_one(how, servic
 
 
 def test_several_429s_during_a_pause_are_one_pause(backend):
-    limiter = AdaptiveRateLimiter(8, now=lambda: 0.0)
-    limiter.refused(3.0)
-    limiter.refused(3.0)
+    throttle = Throttle(8, patience=80, pause=lambda _: 1.0, longest_pause=60, now=lambda: 0.0, rng=Random(1))
+    for _ in range(2):
+        throttle.refused(AssistantRateLimitError("429", retry_after=3.0), lambda pause: pause)
     assert backend.seconds(metrics.BACKOFF_DURATION) == [3.0]
 
 

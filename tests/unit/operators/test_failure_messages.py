@@ -307,9 +307,10 @@ def test_what_an_error_says(error, situation, said):
 
 
 @pytest.mark.parametrize("error", [AirflowSkipException("Skipped."), OSError(28, "full"), ZeroDivisionError("x")])
-def test_exceptions_of_others_are_not_touched(error):
+def test_exceptions_of_others_are_not_touched_and_what_is_safe_is_logged(error, caplog):
     before = str(error)
-    assert told(error, FailureContext("work")) == before
+    assert told(error, FailureContext("work", "3 rows are done.")) == before
+    assert ("work: " in caplog.text and "3 rows are done." in caplog.text) != isinstance(error, AirflowSkipException)
 
 
 def test_the_findings_of_the_try_are_named_without_asking_the_storage(connection, service, caplog, monkeypatch):
