@@ -88,10 +88,6 @@ def get_provider_info() -> dict[str, Any]:
                 "to_openlineage_converter": f"{package}.assets.convert_asset_to_openlineage",
             }
         ],
-        "task-decorators": [
-            {"name": name, "class-name": f"{package}.decorators.{name}_task"}
-            for name in ("assistant_chat_batch", "assistant_qa")
-        ],
         "connection-types": [_connection_type(f"{package}.hooks.assistant.AssistantHook")],
         "cli": [f"{package}.cli.definition.get_cli_commands"],
         "config": _configuration(),

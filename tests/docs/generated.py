@@ -132,7 +132,6 @@ def fields_of_documents() -> list[dict[str, str]]:
 def import_paths() -> list[dict[str, str]]:
     found = by_value((name, kind.__module__) for name, kind in tasks().items())
     others = [
-        *("decorators.assistant_qa_task", "decorators.assistant_chat_batch_task"),
         *("retry_policy.AssistantRetryPolicy", "assets.assistant_asset", "hooks.assistant.AssistantHook"),
         *("triggers.chat.AssistantChatRequestTrigger", "triggers.chat_batch.AssistantChatBatchTrigger"),
     ]
