@@ -205,7 +205,7 @@ def _configuration() -> dict[str, Any]:
                     "description": (
                         "SQL connection of the ledger, the record of everything that was created at the service. "
                         "Required if workers run on more than one machine. If empty, the ledger is the SQLite file "
-                        "assistant_ledger.db in AIRFLOW_HOME. An assistant connection or a task can name another one."
+                        "assistant_ledger.db in AIRFLOW_HOME."
                     ),
                     "version_added": "0.1.0",
                     "type": "string",

@@ -41,12 +41,11 @@ def open_optional_ledger(task: LedgerTask) -> AbstractContextManager[Ledger | No
     return Ledger.open_optional(ledger_location(task.hook, task.ledger_conn_id))
 
 
-def ledger_location(hook: AssistantHook, conn_id: str | None, origin: str = TASK) -> LedgerLocation:
+def ledger_location(hook: AssistantHook, conn_id: str | None, origin: str = TASK) -> LedgerLocation:  # noqa: ARG001
     """
-    Return the location of the ledger: the parameter, else that of a connection, else of Airflow's configuration.
+    Return the location of the ledger: the parameter, else that of Airflow's configuration.
 
     :param conn_id: SQL connection that has priority, or None.
     :param origin: Name of the setting that ``conn_id`` comes from, for messages.
     """
-    origin_of_extra = f"the extra of connection {hook.assistant_conn_id!r}"
-    return location_of((conn_id, origin), (hook.settings.ledger_conn_id, origin_of_extra))
+    return location_of((conn_id, origin))

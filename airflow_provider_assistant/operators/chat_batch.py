@@ -13,7 +13,6 @@ from airflow_provider_assistant import lake, parameters
 from airflow_provider_assistant.asking.answers import STATUSES, check_owner, reason_of_stop, rows_of_dataset
 from airflow_provider_assistant.asking.schedule import Silence
 from airflow_provider_assistant.failures import FailureContext, explained
-from airflow_provider_assistant.hooks.task_ledger import ledger_location
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.keys import key_names
 from airflow_provider_assistant.ledger import Ledger, RunRef
@@ -272,7 +271,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
             poll_interval=self.poll_interval,
             on_ambiguous=self.on_ambiguous,
         )
-        with Ledger.open(ledger_location(self.hook, None)) as ledger:
+        with Ledger.open() as ledger:
             questions = self._questions() if is_new else None
             output = object_storage_path(self.output_path)
             task = task_name(run.dag_id, run.task_id)

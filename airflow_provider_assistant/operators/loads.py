@@ -22,7 +22,6 @@ from airflow_provider_assistant.exceptions import (
     AssistantStorageError,
 )
 from airflow_provider_assistant.failures import FailureContext, explained, log_attention
-from airflow_provider_assistant.hooks.task_ledger import ledger_location
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.ledger import Kind, Ledger, RunRef, Scope, Try
 from airflow_provider_assistant.ledger.queries import documents_of
@@ -243,7 +242,7 @@ class AssistantLoadOperator(AssistantOperator):
         scope = Scope(self.hook.site(), self.kind, self.namespace)
         source = self._source_name(context)
         with (
-            Ledger.open(ledger_location(self.hook, None)) as ledger,
+            Ledger.open() as ledger,
             ledger.of(scope, source, run, uuid.uuid4().hex) as attempts,
             ledger.record_try(attempts, "load") as this_try,
             self._open_findings(run) as findings,

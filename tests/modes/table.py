@@ -31,7 +31,7 @@ from airflow_provider_assistant.transfers.parquet_to_iceberg import AssistantPar
 from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
 from airflow_provider_assistant.transfers.read_to_parquet import AssistantReadToParquetOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
-from tests.modes.world import CONNECTION, LEDGER, NAME, OTHER_SITE, SESSION, SITE, SOURCE, TENANT
+from tests.modes.world import CONNECTION, NAME, OTHER_SITE, SESSION, SITE, SOURCE, TENANT
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,6 @@ class Line:
 
 
 USES = {"assistant_conn_id": CONNECTION, "tenant_id": TENANT, "site_id": SITE}
-LEDGERED = {**USES, "ledger_conn_id": LEDGER}
 QUICK = {"poll_interval": 0.05, "timeout": 30}
 QA = [
     {"id": "1.10", "page": "7", "title": "1.10", "text": "007?", "answer": "42"},
@@ -153,14 +152,10 @@ def export(place: Place) -> dict[str, Any]:
     return {**USES, "output_path": place.file("lake"), "file_name": "1.10", "timezone": "UTC"}
 
 
-def ledger_export(place: Place) -> dict[str, Any]:
-    return {**export(place), "ledger_conn_id": LEDGER}
-
-
 LINES = [
-    Line(AssistantChatOperator, lambda place: {**LEDGERED, **MESSAGE, "lake_path": place.file("lake")},
+    Line(AssistantChatOperator, lambda place: {**USES, **MESSAGE, "lake_path": place.file("lake")},
          posts=1, files=1, posts_again=1),
-    Line(AssistantSubmitChatOperator, lambda place: {**LEDGERED, **MESSAGE}, posts=1),
+    Line(AssistantSubmitChatOperator, lambda place: {**USES, **MESSAGE}, posts=1),
     Line(AssistantCloseSessionOperator, lambda place: {**USES, "session_id": "1e4"}, posts=1, posts_again=1),
     Line(AssistantChatBatchOperator, lambda place: {**questions(place), "source": QUESTIONS}, posts=2, files=2),
     Line(AssistantLoadQAOperator, lambda place: {**rows(place), "source": QA},
@@ -180,17 +175,17 @@ LINES = [
                         "timezone": "UTC"},
          files=5, others=lambda place: {"name": "2.0"}),
     Line(AssistantFeedbackOperator,
-         lambda place: {**LEDGERED, "session_id": SESSION, "request_id": place.request_id, "feedback": "good"},
+         lambda place: {**USES, "session_id": SESSION, "request_id": place.request_id, "feedback": "good"},
          posts_later=0, posts=1, others=lambda place: {"feedback": "bad"}),
     Line(AssistantRateAnswersOperator,
-         lambda place: {**LEDGERED, "answers": place.file("answers.parquet"), "scores": place.scores(),
+         lambda place: {**USES, "answers": place.file("answers.parquet"), "scores": place.scores(),
                         "rules": {"good": "token_f1 >= 0"}},
          # The second rating of a request does not replace the first one, which findings say.
          posts_later=0, posts=2, second_files=1, others=lambda place: {"rules": {"bad": "token_f1 >= 0"}}),
     Line(AssistantLimitsOperator, lambda place: USES),
-    Line(AssistantFeedbackToParquetOperator, ledger_export, files=3, others=other_site),
-    Line(AssistantRequestsToParquetOperator, ledger_export, files=3, others=other_site),
-    Line(AssistantLoadsToParquetOperator, ledger_export, files=3, others=other_site),
+    Line(AssistantFeedbackToParquetOperator, export, files=3, others=other_site),
+    Line(AssistantRequestsToParquetOperator, export, files=3, others=other_site),
+    Line(AssistantLoadsToParquetOperator, export, files=3, others=other_site),
     Line(AssistantLimitsToParquetOperator, lambda place: {**export(place), "list_keys": {"plans": "name"}}, files=2,
          others=other_lake),
     Line(AssistantStatisticsToParquetOperator, lambda place: {**export(place), "list_keys": {"plans": "name"}},
@@ -209,11 +204,11 @@ LINES = [
                                        "warehouse": place.own("tables")}},
          files=5),
     Line(AssistantChatRequestSensor,
-         lambda place: {"assistant_conn_id": CONNECTION, "site_id": SITE, "ledger_conn_id": LEDGER,
+         lambda place: {"assistant_conn_id": CONNECTION, "site_id": SITE,
                         "request_id": place.request_id, "poke_interval": 0.05},
          is_sensor=True),
     Line(AssistantDocumentsReadySensor,
-         lambda place: {"assistant_conn_id": CONNECTION, "site_id": SITE, "ledger_conn_id": LEDGER,
+         lambda place: {"assistant_conn_id": CONNECTION, "site_id": SITE,
                         "source_name": SOURCE, "poke_interval": 0.05},
          is_sensor=True),
 ]  # fmt: skip
