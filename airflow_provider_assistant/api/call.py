@@ -65,12 +65,13 @@ class Call(Generic[T]):
     :param upload: File to send as the body. Default: None, no file.
     :param idempotent: Whether sending the call twice has the same effect as once, although its method does not say so.
         Default: False.
-    :param private: Texts of the path that no message may contain, see :func:`.privacy.private_texts`. Default: none.
+    :param private: Whether the path identifies a user, so that no message repeats a text from outside. Default: False.
     :param timeout_field: Field of the connection with the response timeout of this call. Default: ``timeout``.
     :param resend_after_timeout: Whether a create may be sent again after it timed out. False if the service may still
         be answering it. Default: True.
-    :param existing: Function that builds the reply from a 409 to a create that was sent again: an
-        earlier attempt has created the object. Default: None, a 409 is an error.
+    :param existing: Function that builds the reply from a 409 to a call that was sent again: an earlier attempt has
+        had its effect. Default: None, a 409 is an error.
+    :param existing_statuses: Statuses that mean so. Default: 409.
     """
 
     endpoint: str
@@ -81,10 +82,11 @@ class Call(Generic[T]):
     json: Mapping[str, Any] | None = None
     upload: Upload | None = None
     idempotent: bool = False
-    private: tuple[str, ...] = ()
+    private: bool = False
     timeout_field: Literal["timeout", "chat_timeout"] = "timeout"
     resend_after_timeout: bool = True
     existing: Callable[[Any, CallInfo], T] | None = None
+    existing_statuses: frozenset[int] = frozenset({409})
 
     @property
     def repeatable(self) -> bool:

@@ -9,15 +9,17 @@ Every function returns a :class:`~airflow_provider_assistant.api.call.Call` and 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, unquote, urlencode
 
 from airflow_provider_assistant.api.call import Call, CallInfo, Upload
-from airflow_provider_assistant.api.json_objects import ENVELOPES, first_text, reply_objects
+from airflow_provider_assistant.api.document_state import DOCUMENT_ENVELOPES
+from airflow_provider_assistant.api.fields import find, layers
 from airflow_provider_assistant.api.payloads import ChatMessage, Feedback, QADocument, SessionClose, TextDocument
-from airflow_provider_assistant.api.privacy import private_texts, shown_path
+from airflow_provider_assistant.api.privacy import names_user, shown_path
 from airflow_provider_assistant.api.ratings import RatingReply
 from airflow_provider_assistant.api.replies import (
     ApiReply,
@@ -33,75 +35,49 @@ from airflow_provider_assistant.exceptions import AssistantInputError, Assistant
 
 T = TypeVar("T")
 
-# Fields of a 409 with the id of the document that exists.
-_EXISTING_ID_FIELDS = ("document_id", "existing_document_id", "existing_id", "duplicate_of")
-# Objects of a 409 in which these fields may be.
-_CONFLICT_ENVELOPES = (*ENVELOPES, "document", "error", "detail", "details")
+# Fields of a 409 with the id of the document that exists, and the objects that they may be in. A field ``id`` may be
+# that of the error.
+_EXISTING_ID_FIELDS = ("document_id", "documentId", "existing_document_id", "existing_id", "duplicate_of")
+_CONFLICT_ENVELOPES = (*DOCUMENT_ENVELOPES, "error", "detail", "details")
+# Statuses of a close that was sent again: the session is closed already, or gone.
+_CLOSED_STATUSES = frozenset({404, 409, 410})
 
 
 def get_limits(tenant_id: str) -> Call[ApiReply]:
-    """
-    Return the call that reads a tenant's limits (``GET …/tenants/{tenant_id}/limits``).
-
-    :param tenant_id: Id of the tenant.
-    """
+    """Return the call that reads a tenant's limits (``GET …/tenants/{tenant_id}/limits``)."""
     path = f"/m2m/tenants/{segment('tenant_id', tenant_id)}/limits"
-    return Call(
-        endpoint="limits",
-        method="GET",
-        path=path,
-        subject=f"tenant {tenant_id!r}",
-        parse=ApiReply,
-    )
+    return Call(endpoint="limits", method="GET", path=path, subject=f"tenant {tenant_id!r}", parse=ApiReply)
 
 
 def upload_document(site_id: str, upload: Upload) -> Call[CreatedDocument]:
     """
     Return the call that creates a document from a file (``POST …/documents``).
 
-    :param site_id: Id of the site.
     :param upload: The file; :func:`airflow_provider_assistant.storage.uploads.as_upload` builds it.
     """
-    call = _on_site("documents.upload", "POST", site_id, "documents", CreatedDocument, upload=upload)
-    return replace(call, existing=_existing_document)
+    return _create("documents.upload", site_id, "documents", upload=upload)
 
 
 def create_text_document(site_id: str, document: TextDocument) -> Call[CreatedDocument]:
-    """
-    Return the call that creates a document from text (``POST …/documents/text``).
-
-    :param site_id: Id of the site.
-    :param document: The document.
-    """
-    body = document.body()
-    call = _on_site("documents.text", "POST", site_id, "documents/text", CreatedDocument, json=body)
-    return replace(call, existing=_existing_document)
+    """Return the call that creates a document from text (``POST …/documents/text``)."""
+    return _create("documents.text", site_id, "documents/text", json=document.body())
 
 
 def create_qa_document(site_id: str, document: QADocument) -> Call[CreatedDocument]:
-    """
-    Return the call that creates a question-and-answer document (``POST …/documents/qa``).
+    """Return the call that creates a question-and-answer document (``POST …/documents/qa``)."""
+    return _create("documents.qa", site_id, "documents/qa", json=document.body())
 
-    :param site_id: Id of the site.
-    :param document: The document.
-    """
-    body = document.body()
-    call = _on_site("documents.qa", "POST", site_id, "documents/qa", CreatedDocument, json=body)
+
+def _create(endpoint: str, site_id: str, path: str, **body: Any) -> Call[CreatedDocument]:
+    call = _on_site(endpoint, "POST", site_id, path, CreatedDocument, **body)
     return replace(call, existing=_existing_document)
 
 
 def _existing_document(raw: Any, call_info: CallInfo) -> CreatedDocument:
-    """
-    Return the document that a 409 says exists, see :attr:`.Call.existing`.
-
-    A field ``id`` of the body may be that of the error.
-    """
-    objects = reply_objects(raw, _CONFLICT_ENVELOPES)
-    document_id = first_text(objects, _EXISTING_ID_FIELDS)
-    for json_object in objects:
-        document = json_object.get("document")
-        if not document_id and isinstance(document, dict):
-            document_id = first_text((document,), ("id", "uuid"))
+    """Return the document that a 409 says exists, see :attr:`.Call.existing`."""
+    document_id = find(raw, *_EXISTING_ID_FIELDS, envelopes=_CONFLICT_ENVELOPES)
+    for json_object in layers(raw, _CONFLICT_ENVELOPES):
+        document_id = document_id or find(json_object.get("document"), "id", "uuid", envelopes=())
     return CreatedDocument({"document_id": document_id} if document_id else None, call_info)
 
 
@@ -111,9 +87,6 @@ def chat(site_id: str, message: ChatMessage) -> Call[ChatAnswer]:
 
     It is never sent again after a timeout, because the service may still be answering: the message would be in the
     session twice, and the assistant would answer it twice.
-
-    :param site_id: Id of the site.
-    :param message: The message.
     """
     call = _on_site("chat", "POST", site_id, "chat", ChatAnswer, json=message.body())
     return replace(call, timeout_field="chat_timeout", resend_after_timeout=False)
@@ -125,9 +98,6 @@ def submit_chat(site_id: str, message: ChatMessage) -> Call[SubmittedChat]:
 
     Its parser raises :class:`~airflow_provider_assistant.exceptions.AssistantResponseError` if the reply has no usable
     ``request_id``.
-
-    :param site_id: Id of the site.
-    :param message: The message.
     """
 
     def parse(raw: Any, call_info: CallInfo) -> SubmittedChat:
@@ -152,8 +122,6 @@ def get_chat_request(site_id: str, request_id: str, words: StatusMapping = Statu
     """
     Return the call that polls an async chat request (``GET …/chat/requests/{request_id}``).
 
-    :param site_id: Id of the site.
-    :param request_id: Id of the chat request.
     :param words: Status words that end polling. Default: the built-in ones.
     """
 
@@ -165,52 +133,26 @@ def get_chat_request(site_id: str, request_id: str, words: StatusMapping = Statu
 
 
 def send_feedback(site_id: str, feedback: Feedback) -> Call[RatingReply]:
-    """
-    Return the call that rates an answer (``POST …/chat/feedback``).
-
-    :param site_id: Id of the site.
-    :param feedback: The rating, with the ids of its session and chat request.
-    """
+    """Return the call that rates an answer (``POST …/chat/feedback``)."""
     about = f"request {feedback.request_id!r} of "
-    return _on_site(
-        "chat.feedback",
-        "POST",
-        site_id,
-        "chat/feedback",
-        RatingReply,
-        json=feedback.body(),
-        about=about,
-    )
+    return _on_site("chat.feedback", "POST", site_id, "chat/feedback", RatingReply, json=feedback.body(), about=about)
 
 
 def close_session(site_id: str, session: SessionClose) -> Call[ApiReply]:
     """
     Return the call that closes a session (``POST …/chat/session/close``).
 
-    Closing a session that is closed already is a success. A 404 means that the service does not know the site.
-
-    :param site_id: Id of the site.
-    :param session: The session.
+    A 404, 409 or 410 is a success only if an earlier attempt of this call may have closed the session, and its reply
+    was lost. Otherwise the service does not know the site or the session.
     """
     about = f"session {session.session_id!r} of "
-    call = _on_site(
-        "session.close",
-        "POST",
-        site_id,
-        "chat/session/close",
-        ApiReply,
-        json=session.body(),
-        about=about,
-    )
-    return replace(call, idempotent=True)
+    path = "chat/session/close"
+    call = _on_site("session.close", "POST", site_id, path, ApiReply, json=session.body(), about=about)
+    return replace(call, idempotent=True, existing=ApiReply, existing_statuses=_CLOSED_STATUSES)
 
 
 def get_statistics(site_id: str) -> Call[ApiReply]:
-    """
-    Return the call that reads a site's statistics (``GET …/statistics``).
-
-    :param site_id: Id of the site.
-    """
+    """Return the call that reads a site's statistics (``GET …/statistics``)."""
     return _on_site("statistics", "GET", site_id, "statistics", ApiReply)
 
 
@@ -218,15 +160,12 @@ def other(method: str, path: str, json: Mapping[str, Any] | None = None) -> Call
     """
     Return the call of a route that no other function here covers.
 
-    :param method: HTTP method, in upper or lower case.
     :param path: Path below the base URL, already percent-encoded, such as ``/m2m/tenants/acme-inc/usage``.
     :param json: JSON object to send as the body. Default: None, no body.
-    :raises AssistantInputError: ``path`` is a full URL, is relative or contains ``..``: the API key must not be sent to
-        another host or path.
+    :raises AssistantInputError: ``path`` is a full URL, is relative or leaves the base URL: the API key must not be
+        sent to another host or path.
     """
-    is_below_base_url = path.startswith("/") and ".." not in path.split("/")
-    # A path that begins with two slashes would name another host.
-    if not is_below_base_url or path.startswith("//"):
+    if not is_below_base_url(path):
         raise AssistantInputError(
             "path must begin with one '/' and lie below the base URL, for example '/m2m/sites/…'; "
             f"got {shown_path(path)!r}",
@@ -239,8 +178,32 @@ def other(method: str, path: str, json: Mapping[str, Any] | None = None) -> Call
         subject=shown_path(path),
         parse=ApiReply,
         json=json,
-        private=private_texts(path),
+        private=names_user(path),
     )
+
+
+def is_below_base_url(path: str) -> bool:
+    """
+    Return whether every HTTP library sends a path to the service's host, below the base URL.
+
+    Some libraries resolve ``%2e%2e`` like ``..``, and read a backslash like a slash.
+    """
+    if not path.startswith("/") or path.startswith("//") or "\\" in path or not path.isprintable():
+        return False
+    segments = unquote(re.split(r"[?#]", path, maxsplit=1)[0]).split("/")
+    return not {".", ".."}.intersection(segments)
+
+
+def with_query(path: str, params: Mapping[str, str] | None) -> str:
+    """
+    Return a path with query parameters.
+
+    :param params: Value by name, not encoded; None for no parameters.
+    """
+    if not params:
+        return path
+    separator = "&" if "?" in path else "?"
+    return f"{path}{separator}{urlencode(params)}"
 
 
 def _on_site(

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from airflow_provider_assistant import strict_json
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
 from airflow_provider_assistant.api.gateways import PAGE_LENGTH, GatewayReply, gateway_reply, page_text
-from airflow_provider_assistant.api.privacy import WITHHELD, may_contain
+from airflow_provider_assistant.api.privacy import WITHHELD
 from airflow_provider_assistant.api.replies import error_text
 from airflow_provider_assistant.exceptions import (
     AssistantAPIError,
@@ -171,7 +171,7 @@ def from_response(call: Call[Any], response: Response, now: float) -> AssistantA
     """
     gateway = gateway_reply(response)
     row = STATUSES.get(response.status) or _row_of_class(response.status)
-    if response.status == HTTPStatus.CONFLICT and call.existing:
+    if response.status == HTTPStatus.CONFLICT and call.existing and not call.repeatable:
         row = EXISTS
     if response.status == HTTPStatus.CONFLICT and call.endpoint in CHATS:
         row = CHAT_CONFLICT
@@ -371,8 +371,11 @@ def may_have_happened(
     :return: True if the call is not idempotent, and the response is a 5xx (but not 501 or 511), or a web page with a
         success status that asks for no login, or the request was sent and got no response.
     """
-    if call.repeatable:
-        return False
+    return not call.repeatable and may_have_arrived(outcome, gateway_refusals)
+
+
+def may_have_arrived(outcome: Response | TransportFailure, gateway_refusals: Collection[int] = ()) -> bool:
+    """Return whether the service may have carried out a failed call, see :func:`may_have_happened`."""
     if isinstance(outcome, TransportFailure):
         return outcome.sent
     gateway = gateway_reply(outcome)
@@ -437,10 +440,8 @@ def _detail(response: Response) -> str:
 
 
 def _shown(call: Call[Any], text: str) -> str:
-    """Return a text from outside; a remark instead if it may repeat a private text of the call."""
-    if call.private and may_contain(text, call.private):
-        return WITHHELD
-    return text
+    """Return a text from outside; a remark instead if it may repeat the user in the path of the call."""
+    return WITHHELD if text and call.private else text
 
 
 def detail_of(text: str) -> str:

@@ -13,7 +13,6 @@ import logging
 import random
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
-from http import HTTPStatus
 from itertools import count
 from typing import Any, Generic, TypeAlias, TypeGuard, TypeVar
 
@@ -239,7 +238,7 @@ def perform(
     :param is_final: Whether an ambiguous error is not retried, although the rule retries such
         errors. Default: none is.
     :param is_repeat: Whether an earlier call with the same body may have taken effect. If so, or if
-        an earlier attempt of this call may have, a 409 to a create means that it has. Default: False.
+        an earlier attempt of this call may have, a 409 to it means that it has. Default: False.
     :param outage: What is known from the other requests of the client. Default: None, there are none.
     :return: The reply that the call's parser builds.
     :raises AssistantAPIError: The service answered with an error status; the subclass depends on the status.
@@ -255,6 +254,7 @@ def perform(
     # Seconds of the pauses after all 429s so far.
     refusal_pauses = 0.0
     waiting = _Waiting(rule, outage)
+    may_exist = is_repeat
     for attempt in count(1):
         outcome = _answered((yield Send(call)))
         # If the clock was set back, the difference would be negative.
@@ -262,12 +262,12 @@ def perform(
         if isinstance(taken, _Taken):
             return taken.reply
         outcome = taken
-        may_exist = ambiguous > 0 or is_repeat
-        if call.existing and may_exist and _is_conflict(outcome):
+        if call.existing and may_exist and _shows_effect(outcome, call):
             seconds = max(0.0, now() - started)
             return call.existing(outcome.readable_value(), CallInfo(outcome.status, attempt, 0, seconds))
         error = _error(call, outcome, now)
         is_ambiguous = errors.may_have_happened(call, outcome, rule.gateway_refusals)
+        may_exist = may_exist or errors.may_have_arrived(outcome, rule.gateway_refusals)
         if is_ambiguous:
             ambiguous += 1
             ambiguous_reason = error
@@ -509,8 +509,11 @@ def _is_usable(outcome: Response | TransportFailure) -> TypeGuard[Response]:
     return isinstance(outcome, Response) and outcome.is_success and gateway_reply(outcome) is None
 
 
-def _is_conflict(outcome: Response | TransportFailure) -> TypeGuard[Response]:
-    return isinstance(outcome, Response) and outcome.status == HTTPStatus.CONFLICT
+def _shows_effect(outcome: Response | TransportFailure, call: Call[Any]) -> TypeGuard[Response]:
+    """Return whether a response to a call that was sent again says that an earlier attempt has had its effect."""
+    if not isinstance(outcome, Response) or outcome.status not in call.existing_statuses:
+        return False
+    return gateway_reply(outcome) is None
 
 
 def _error(call: Call[Any], outcome: Response | TransportFailure, now: Clock) -> AssistantError:

@@ -1,8 +1,7 @@
 """
 Keep the e-mail addresses of users out of messages.
 
-Some routes have an address in their path. Messages, spans and file names show a label instead, and the text of a reply
-that may repeat the address is withheld.
+A path may have an address in it. Messages and file names show a label instead, and no text of a reply to such a path.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import hashlib
 import html
 import re
 import unicodedata
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote
 
 WITHHELD = "(withheld, because it may contain a user's e-mail address)"
 # How many times over a text may be escaped.
@@ -26,23 +25,17 @@ _ESCAPED_AT = re.compile(r"&#0*64;|&#[xX]0*40;|&commat;|\\+u0040")
 
 def user_label(address: str) -> str:
     """
-    Return a label that stands for an e-mail address.
+    Return a label that stands for an e-mail address: ``user-`` and 12 hexadecimal digits.
 
-    The same address always has the same label, so anyone who knows an address can find its label.
-
-    :param address: The address, in any case and percent-encoded or not.
-    :return: ``user-`` and 12 hexadecimal digits.
+    The same address always has the same label, in any case and percent-encoded or not, so anyone who knows an address
+    can find its label.
     """
     digest = hashlib.sha256(unescaped(address).strip().encode("utf-8", "replace")).hexdigest()
     return f"user-{digest[:12]}"
 
 
 def without_addresses(text: str) -> str:
-    """
-    Return a text with the label of each e-mail address in its place.
-
-    :param text: The text; an address in it may be percent-encoded.
-    """
+    """Return a text with the label of each e-mail address in its place; an address may be percent-encoded."""
     if "&" in text or "\\" in text:
         text = _ESCAPED_AT.sub("@", text)
     if not any(mark in text for mark in _MARKS):
@@ -64,54 +57,17 @@ def _word_without_address(match: re.Match[str]) -> str:
 
 
 def shown_path(path: str) -> str:
-    """
-    Return a path as it may appear in messages.
-
-    :param path: Path below the base URL, percent-encoded.
-    :return: The path without its query. Labels replace segments with an e-mail address, and ids of users.
-    """
-    without_query = re.split(r"[?#]", path, maxsplit=1)[0]
-    private = set(private_texts(path))
-    segments = []
-    for segment in without_query.split("/"):
-        is_private = unescaped(segment) in private
-        segments.append(user_label(segment) if is_private else segment)
-    return "/".join(segments)
+    """Return a path for messages: without its query, and with labels for e-mail addresses and ids of users."""
+    shown: list[str] = []
+    for segment in re.split(r"[?#]", path, maxsplit=1)[0].split("/"):
+        is_user = "@" in unescaped(segment) or (segment and shown[-1:] == ["users"])
+        shown.append(user_label(segment) if is_user else segment)
+    return "/".join(shown)
 
 
-def private_texts(path: str) -> tuple[str, ...]:
-    """
-    Return the texts in a path that must not appear in messages: e-mail addresses, and what follows ``users``.
-
-    :param path: Path below the base URL, percent-encoded, also with a query.
-    :return: The texts, unescaped and in lower case.
-    """
-    without_query, _, query = path.partition("?")
-    texts = []
-    previous = ""
-    for segment in without_query.split("/"):
-        text = unescaped(segment)
-        if "@" in text or (previous == "users" and text):
-            texts.append(text)
-        previous = text
-    for _, value in parse_qsl(query):
-        text = unescaped(value)
-        if "@" in text:
-            texts.append(text)
-    return tuple(texts)
-
-
-def may_contain(text: str, private: tuple[str, ...]) -> bool:
-    """
-    Return whether a text may contain one of the private texts, in any case and escaped in any usual way.
-
-    :param text: Text from outside, such as the error message of a reply.
-    :param private: Texts that :func:`private_texts` returned.
-    """
-    shown = unescaped(text)
-    # The name before the @ identifies a user as well.
-    names = [private_text.partition("@")[0] or private_text for private_text in private]
-    return any(name in shown for name in names)
+def names_user(path: str) -> bool:
+    """Return whether a path identifies a user, also in its query."""
+    return "@" in unescaped(path) or shown_path(path) != re.split(r"[?#]", path, maxsplit=1)[0]
 
 
 def unescaped(text: str) -> str:

@@ -1,24 +1,35 @@
-"""Whether the reply to a read has a next page, and how to ask for it."""
+"""Whether a reply has a next page, and how to ask for it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from airflow_provider_assistant.api.document_pages import (
-    CURSOR_FIELDS,
-    LAST_PAGE_FIELDS,
-    MORE_FIELDS,
-    TOTAL_FIELDS,
-    next_link,
-)
-from airflow_provider_assistant.api.json_objects import text_of
+from airflow_provider_assistant.api.fields import text_of
 from airflow_provider_assistant.api.replies import ApiReply
-from airflow_provider_assistant.api.site_documents import first_value
 
-# Fields with the number of the next page.
+# Depth of the objects in which paging is described, such as ``meta`` or ``pagination``.
+DEPTH = 3
+LINK_FIELDS = ("next", "next_url", "nextUrl", "next_link", "nextLink", "next_page_url")
+# Fields with the next cursor, and the usual query parameter of each.
+CURSOR_FIELDS = {
+    "next_cursor": "cursor",
+    "nextCursor": "cursor",
+    "end_cursor": "cursor",
+    "cursor": "cursor",
+    "next_page_token": "page_token",
+    "nextPageToken": "pageToken",
+    "next_token": "token",
+    "starting_after": "starting_after",
+}
 PAGE_FIELDS = ("next_page", "nextPage")
+MORE_FIELDS = ("has_more", "hasMore", "has_next", "hasNext")
+TOTAL_FIELDS = ("total", "total_count", "totalCount", "total_items", "totalItems", "total_documents")
+LAST_PAGE_FIELDS = ("total_pages", "totalPages", "page_count", "pageCount", "last_page", "pages")
+# One link of a Link header (RFC 8288): its target and its parameters.
+_LINK = re.compile(r"<([^>]*)>([^<]*)")
 
 
 def next_query(reply: ApiReply, params: Mapping[str, str]) -> dict[str, str] | None:
@@ -27,18 +38,34 @@ def next_query(reply: ApiReply, params: Mapping[str, str]) -> dict[str, str] | N
 
     :param params: Query parameters of the first page.
     :return: The query. Of a link, only the query is used, so the API key stays with the configured host and path. None
-        if the reply shows no next page.
+        if the reply shows no next page, or says that there is none.
     """
-    link = next_link(reply.raw, reply.call_info.link)
+    if says_more(reply.raw) is False:
+        return None
+    link = _link(reply)
     if link:
         return dict(parse_qsl(urlsplit(link).query, keep_blank_values=True))
     for name, parameter in CURSOR_FIELDS.items():
-        cursor = text_of(first_value(reply.raw, (name,)))
-        if cursor:
-            return {**params, parameter: cursor}
-    number = first_value(reply.raw, PAGE_FIELDS)
-    if isinstance(number, int) and not isinstance(number, bool):
-        return {**params, "page": str(number)}
+        for cursor in map(text_of, _values(reply.raw, name)):
+            if cursor:
+                return {**params, parameter: cursor}
+    number = number_of(reply.raw, PAGE_FIELDS)
+    return None if number is None else {**params, "page": str(number)}
+
+
+def says_more(raw: Any) -> bool | None:
+    """Return whether the reply says that there are more pages; None if it does not say it."""
+    for value in _values(raw, *MORE_FIELDS):
+        if isinstance(value, bool):
+            return value
+    return None
+
+
+def number_of(raw: Any, names: tuple[str, ...]) -> int | None:
+    """Return the number in the first of these fields; None if there is none."""
+    for value in _values(raw, *names):
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
     return None
 
 
@@ -51,16 +78,28 @@ def unread_items(raw: Any, read: int, pages: int = 1) -> int:
     :param pages: Number of pages that were read. Default: 1.
     :return: The number; at least 1 if the reply only says that there are more.
     """
-    missing = _number(raw, TOTAL_FIELDS) - read
+    missing = (number_of(raw, TOTAL_FIELDS) or 0) - read
     if missing > 0:
         return missing
-    has_more = first_value(raw, MORE_FIELDS) is True or _number(raw, LAST_PAGE_FIELDS) > pages
-    return 1 if has_more else 0
+    return 1 if says_more(raw) or (number_of(raw, LAST_PAGE_FIELDS) or 0) > pages else 0
 
 
-def _number(raw: Any, names: tuple[str, ...]) -> int:
-    """Return the number in the first of these fields; 0 if it is not a number."""
-    number = first_value(raw, names)
-    if isinstance(number, int) and not isinstance(number, bool):
-        return number
-    return 0
+def _values(raw: Any, *names: str) -> Iterator[Any]:
+    """Yield the values of these fields in the objects of a reply, ordered by name, and then by depth."""
+    for name in names:
+        objects = [raw] if isinstance(raw, dict) else []
+        for _ in range(DEPTH):
+            yield from (one[name] for one in objects if one.get(name) is not None)
+            objects = [value for one in objects for value in one.values() if isinstance(value, dict)]
+
+
+def _link(reply: ApiReply) -> str | None:
+    """Return the URL of the next page, if it has a query: of the ``Link`` header, or else of the body."""
+    for target, parameters in _LINK.findall(reply.call_info.link or ""):
+        if re.search(r'\brel="?([^"]* )?next\b', parameters, re.IGNORECASE) and urlsplit(target).query:
+            return str(target)
+    for value in _values(reply.raw, *LINK_FIELDS):
+        link = value.get("href") if isinstance(value, dict) else value
+        if isinstance(link, str) and urlsplit(link).query:
+            return link
+    return None

@@ -2,39 +2,58 @@
 Replies, which are read leniently.
 
 The API's specification defines almost no response fields. Replies therefore keep the service's JSON in ``raw``, and no
-property fails if a field is missing, unknown or of an unexpected type.
+property fails if a field is missing, unknown or of an unexpected type. :mod:`.fields` says where a field may be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
 from dataclasses import dataclass
 from http import HTTPStatus
-from itertools import chain
 from typing import Any
 
 from airflow_provider_assistant.api.call import CallInfo
-from airflow_provider_assistant.api.confidence import confidence_level, confidence_score
+from airflow_provider_assistant.api.confidence import finite
 from airflow_provider_assistant.api.document_state import (
     DEFAULT_WORDS,
+    DOCUMENT_ENVELOPES,
+    ID_FIELDS,
     DocumentState,
     DocumentWords,
-    document_state,
     status_word,
 )
-from airflow_provider_assistant.api.json_objects import (
+from airflow_provider_assistant.api.fields import (
     ENVELOPES,
-    document_id_of,
-    first_text,
+    REASONS,
+    error_in,
+    find,
+    find_as,
     is_acknowledgement,
-    nested_objects,
-    reply_objects,
+    layers,
+    reason_of,
     text_of,
 )
 from airflow_provider_assistant.api.status import State, StatusMapping
 
-# Maximum length of a status word, because it is written to logs and to the ledger.
-STATUS_LENGTH = 100
+# Maximum length of a status word and of a confidence level, because they are columns and in logs.
+WORD_LENGTH = 100
+# Maximum length of a body that stands for its reason.
+SHOWN_CHARACTERS = 300
+CHAT_ENVELOPES = ("chat", "request", "answer", *ENVELOPES)
+# A ``message`` is never the answer: it may be the question, or a note such as "Request completed". To have no answer is
+# noticed and counted, whereas a note that is taken for an answer would be scored.
+ANSWER_FIELDS = ("answer", "reply")
+# Fields that hold an answer, or else a note about the request.
+SHARED_FIELDS = ("response", "result", "output", "text", "content")
+# Fields of a reply that only says that a call failed.
+ERROR_REPLY_FIELDS = frozenset(
+    {*REASONS, "success", "ok", "type", "instance", "path", "timestamp", "trace_id", "request_id", "status", "state"}
+    | {"status_code", "statusCode", "meta", "results", "data", "documentation_url", "help", "error_code"}
+)
+# Names by which Airflow's serialization recognises its own objects.
+RESERVED_NAMES = frozenset(
+    {"__classname__", "__version__", "__data__", "__id__", "__cache__", "__type", "__source", "__var"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +92,7 @@ class ApiReply:
         return self.has_result
 
     def as_dict(self) -> dict[str, Any]:
-        """
-        Return the reply as plain JSON types, for XCom.
-
-        :return: ``raw``, see :func:`xcom_value`.
-        """
+        """Return the reply as plain JSON types, for XCom; ``raw`` as :func:`xcom_value` returns it."""
         return {"raw": xcom_value(self.raw)}
 
 
@@ -86,25 +101,17 @@ class CreatedDocument(ApiReply):
     """
     Reply of ``POST …/documents``, ``…/documents/text`` and ``…/documents/qa``.
 
-    :param raw: The JSON as received; None if the body was empty.
-    :param call_info: Status, number of attempts and duration of the call.
     :param words: Status words of documents. Default: common ones.
-    :param status_field: Field with the status of a document. Default: common ones.
-    :param id_field: Field with the id of a document, or the path to it. Default: common ones.
+    :param status_field: Field with the status of a document. Default: the usual ones.
     """
 
     words: DocumentWords = DEFAULT_WORDS
     status_field: str | None = None
-    id_field: str | None = None
 
     @property
     def document_id(self) -> str | None:
         """Id of the new document; None if the reply has none."""
-        if self.id_field is not None:
-            document_id = _at_path(self.raw, self.id_field)
-            if document_id:
-                return document_id
-        return document_id_of(self.raw)
+        return find(self.raw, *ID_FIELDS, envelopes=DOCUMENT_ENVELOPES)
 
     @property
     def created_id(self) -> str | None:
@@ -124,70 +131,57 @@ class CreatedDocument(ApiReply):
     @property
     def state(self) -> DocumentState:
         """Whether the document is in use (``active``); ``unknown`` if the reply has no status of it."""
-        return document_state(self.raw, self.words, self.status_field)
+        return "unknown" if self.status is None else self.words.state(self.status)
 
     @property
     def status(self) -> str | None:
-        """Status that decides on the state, as the service sent it; None if the reply has none."""
-        return status_word(self.raw, self.status_field, self.words)
+        """Status of the document, as the service sent it; None if the reply has none."""
+        return status_word(self.raw, self.status_field)
 
     def as_dict(self) -> dict[str, Any]:
-        """
-        Return the reply as plain JSON types, for XCom.
-
-        :return: ``document_id``, ``state``, ``status`` and ``raw``.
-        """
-        return {
-            "document_id": self.document_id,
-            "state": self.state,
-            "status": self.status,
-            "raw": xcom_value(self.raw),
-        }
+        """Return ``document_id``, ``state``, ``status`` and ``raw``, for XCom."""
+        names = ("document_id", "state", "status")
+        return {name: getattr(self, name) for name in names} | ApiReply.as_dict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class ChatAnswer(ApiReply):
-    """
-    Reply of ``POST …/chat``.
-
-    :param raw: The JSON as received; None if the body was empty.
-    :param call_info: Status, number of attempts and duration of the call.
-    """
+    """Reply of ``POST …/chat``."""
 
     @property
     def text(self) -> str | None:
         """Text of the answer; None if no field of the reply can be recognised as one."""
-        return _answer_text(self.raw)
+        return answer_of(self.raw)
 
     @property
     def has_result(self) -> bool:
         """Whether the reply has an answer."""
-        return self.text not in {None, error_text(self.raw)}
+        return self.text not in {None, reason_of(self.raw, CHAT_ENVELOPES)}
 
     @property
     def has_sure_result(self) -> bool:
         """Whether the reply has an answer in a field that cannot hold the text of an error."""
-        return first_text(reply_objects(self.raw), OWN_ANSWER_FIELDS) is not None
+        return find_as(_text, self.raw, *ANSWER_FIELDS, envelopes=CHAT_ENVELOPES) is not None
 
     @property
     def confidence_level(self) -> str | None:
         """Confidence in the answer as a word, such as ``low``; None if the reply has none."""
-        return confidence_level(self.raw)
+        return find_as(_level, self.raw, "confidence_level", "confidence", envelopes=CHAT_ENVELOPES)
 
     @property
     def confidence_score(self) -> float | None:
         """Confidence in the answer as a finite number; None if the reply has none."""
-        return confidence_score(self.raw)
+        return find_as(finite, self.raw, "confidence_score", "confidence", envelopes=CHAT_ENVELOPES)
 
     @property
     def session_id(self) -> str | None:
         """Id of the session; None if the reply has none."""
-        return first_text(reply_objects(self.raw), ("session_id",))
+        return find(self.raw, "session_id", "sessionId", envelopes=CHAT_ENVELOPES)
 
     @property
     def request_id(self) -> str | None:
         """Id of the chat request, which feedback needs; None if the reply has none."""
-        return first_text(reply_objects(self.raw), ("request_id",))
+        return find_request_id(self.raw)
 
     @property
     def created_id(self) -> str | None:
@@ -201,15 +195,9 @@ class ChatAnswer(ApiReply):
         :return: ``text``, ``confidence_level``, ``confidence_score``, ``session_id``, ``request_id``, ``seconds`` (from
             the first attempt to the answer) and ``raw``.
         """
-        return {
-            "text": self.text,
-            "confidence_level": self.confidence_level,
-            "confidence_score": self.confidence_score,
-            "session_id": self.session_id,
-            "request_id": self.request_id,
-            "seconds": round(self.call_info.seconds, 3),
-            "raw": xcom_value(self.raw),
-        }
+        names = ("text", "confidence_level", "confidence_score", "session_id", "request_id")
+        shown = {name: getattr(self, name) for name in names}
+        return shown | {"seconds": round(self.call_info.seconds, 3)} | ApiReply.as_dict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,8 +205,6 @@ class SubmittedChat(ApiReply):
     """
     Reply of ``POST …/chat/async``.
 
-    :param raw: The JSON as received.
-    :param call_info: Status, number of attempts and duration of the call.
     :param request_id: Id of the chat request; the parser has checked that the reply has one. Empty if the reply reports
         an error instead.
     """
@@ -241,8 +227,6 @@ class ChatRequest(ApiReply):
     """
     Reply of ``GET …/chat/requests/{request_id}``.
 
-    :param raw: The JSON as received; None if the body was empty.
-    :param call_info: Status, number of attempts and duration of the call.
     :param request_id: Id of the polled chat request.
     :param words: Status words that end polling. Default: the built-in ones.
     """
@@ -252,8 +236,13 @@ class ChatRequest(ApiReply):
 
     @property
     def status(self) -> str:
-        """Status as the service sent it, cut to STATUS_LENGTH characters; empty if the reply has none."""
-        return _status(self.raw, self.request_id)[:STATUS_LENGTH]
+        """Status as the service sent it, cut to WORD_LENGTH characters; empty if the reply has none."""
+        names = ("status", "state")
+        objects = layers(self.raw, CHAT_ENVELOPES)
+        of_request = next((json_object for json_object in objects if json_object.get("request_id")), None)
+        found = find_as(_status, of_request, *names, envelopes=())
+        found = found or find_as(_status, self.raw, *names, envelopes=CHAT_ENVELOPES) or find(self.raw, *names)
+        return (found or "")[:WORD_LENGTH]
 
     @property
     def state(self) -> State:
@@ -263,15 +252,14 @@ class ChatRequest(ApiReply):
         A complete request without an answer has failed if its reply has an error.
         """
         state = self.words.state(self.status)
-        if state == "complete" and _answer_text(self.raw) is None and _has_error(self.raw):
+        if state == "complete" and answer_of(self.raw) is None and any(map(error_in, layers(self.raw, CHAT_ENVELOPES))):
             return "failed"
         return state
 
     @property
     def has_result(self) -> bool:
         """Whether the reply has a status of the chat request, and not only an error of the poll."""
-        status = self.status
-        return bool(status) and not status.isdecimal() and not is_acknowledgement(status)
+        return _status(self.status) is not None
 
     @property
     def has_sure_result(self) -> bool:
@@ -281,26 +269,25 @@ class ChatRequest(ApiReply):
     @property
     def text(self) -> str | None:
         """Text of the answer; None unless the request is complete."""
-        return _answer_text(self.raw) if self.state == "complete" else None
+        return answer_of(self.raw) if self.state == "complete" else None
 
     @property
     def confidence_level(self) -> str | None:
         """Confidence in the answer as a word, such as ``low``; None unless the request is complete and has one."""
-        if self.state != "complete":
-            return None
-        return confidence_level(self.raw)
+        return self._answer().confidence_level
 
     @property
     def confidence_score(self) -> float | None:
         """Confidence in the answer as a finite number; None unless the request is complete and has one."""
-        if self.state != "complete":
-            return None
-        return confidence_score(self.raw)
+        return self._answer().confidence_score
 
     @property
     def error(self) -> str | None:
         """Reason that the service gives for a failed request; None if it gives none or the request has not failed."""
-        return error_text(self.raw) if self.state == "failed" else None
+        return reason_of(self.raw, CHAT_ENVELOPES) if self.state == "failed" else None
+
+    def _answer(self) -> ChatAnswer:
+        return ChatAnswer(self.raw if self.state == "complete" else None, self.call_info)
 
     def as_dict(self) -> dict[str, Any]:
         """
@@ -309,82 +296,8 @@ class ChatRequest(ApiReply):
         :return: ``request_id``, ``state``, ``status``, ``text``, ``confidence_level``, ``confidence_score``, ``error``
             and ``raw``.
         """
-        return {
-            "request_id": self.request_id,
-            "state": self.state,
-            "status": self.status,
-            "text": self.text,
-            "confidence_level": self.confidence_level,
-            "confidence_score": self.confidence_score,
-            "error": self.error,
-            "raw": xcom_value(self.raw),
-        }
-
-
-# The first name of each tuple that exists at any level counts, so the most specific names come first. The last name of
-# an answer is ``message``, see NOTED_FIELDS.
-ANSWER_FIELDS = ("answer", "reply", "response", "output", "result", "text", "content")
-STATUS_FIELDS = ("request_status", "chat_status", "status", "state")
-ERROR_FIELDS = ("error_message", "reason", "detail", "message", "title", "code")
-# Number of errors of a list that are shown.
-SHOWN_ERRORS = 3
-# Words with which a reply, other than that to a poll, says that the call failed.
-FAILURE_WORDS = frozenset({"failed", "failure", "fail", "error"})
-# Fields of a reply that only says that a call failed.
-ERROR_REPLY_FIELDS = frozenset(
-    {"error", "errors", "success", "ok", "type", "instance", "path", "timestamp", "trace_id", "request_id"}
-    | {"status", "state", "status_code", "statusCode", "meta", "results", "data", "documentation_url", "help"}
-    | {"error_message", "error_code", "error_description", "reason", "detail", "details", "message", "title", "code"}
-)
-# Fields that hold an answer and nothing else.
-OWN_ANSWER_FIELDS = ("answer", "reply")
-# Names by which Airflow's serialization recognises its own objects.
-RESERVED_NAMES = frozenset(
-    {"__classname__", "__version__", "__data__", "__id__", "__cache__", "__type", "__source", "__var"}
-)
-# Fields that may hold an acknowledgement as well as an answer.
-SHARED_FIELDS = frozenset({"response", "output", "result", "text", "content", "message"})
-# Envelopes in which ``message`` may be the answer: in the object of the request, it is the question.
-_AROUND_MESSAGE = (*ENVELOPES, "chat", "answer", "reply", "output")
-# In an object with one of these fields, and in an envelope around it, ``message`` says how the request went, such as
-# "Request completed", and is not the answer. To have no answer is noticed and counted, whereas a note that is taken for
-# an answer would be scored.
-NOTED_FIELDS = (*STATUS_FIELDS, "success", "ok", "code", "error", "errors")
-
-
-def error_text(raw: Any) -> str | None:
-    """
-    Return the error message in a JSON body.
-
-    :param raw: The decoded body.
-    :return: The text of its ``error`` field, or else of another field that commonly holds one; None if it has none.
-    """
-    objects = nested_objects(raw)
-    for json_object in objects:
-        text = _text_of_error(json_object.get("error")) or _text_of_error(json_object.get("errors"))
-        if text:
-            return text
-    return first_text(objects, ERROR_FIELDS)
-
-
-def _text_of_error(error: Any, depth: int = 3) -> str | None:
-    """Return the text of an error, of the first ones in a list, or of the fields that an object names."""
-    if isinstance(error, Mapping):
-        text = first_text(nested_objects(error), ERROR_FIELDS)
-        if text or not depth:
-            return text
-        named = [(name, _text_of_error(value, depth - 1)) for name, value in list(error.items())[:SHOWN_ERRORS]]
-        return "; ".join(f"{name}: {text}" for name, text in named if text) or None
-    if isinstance(error, list) and depth:
-        texts = [_text_of_error(item, depth - 1) for item in error[:SHOWN_ERRORS]]
-        return "; ".join(text for text in texts if text) or None
-    return text_of(error)
-
-
-def _has_error(raw: Any) -> bool:
-    return any(
-        _text_of_error(json_object.get(name)) for json_object in reply_objects(raw) for name in ("error", "errors")
-    )
+        names = ("request_id", "state", "status", "text", "confidence_level", "confidence_score", "error")
+        return {name: getattr(self, name) for name in names} | ApiReply.as_dict(self)
 
 
 def xcom_value(value: Any) -> Any:
@@ -393,8 +306,6 @@ def xcom_value(value: Any) -> Any:
 
     Airflow refuses some names in an object, or builds an object of Python from them: these get a leading underscore.
     The task's process sends XComs as MessagePack, whose integers have 64 bits: longer ones become text.
-
-    :param value: The JSON value.
     """
     if isinstance(value, dict):
         items = {}
@@ -409,86 +320,44 @@ def xcom_value(value: Any) -> Any:
     return value
 
 
+def error_text(raw: Any) -> str | None:
+    """Return the reason of an error, or else the beginning of its JSON text; None if it is empty."""
+    return reason_of(raw) or (json.dumps(raw, ensure_ascii=False)[:SHOWN_CHARACTERS] if raw else None)
+
+
 def find_request_id(raw: Any) -> str | None:
-    """
-    Return the ``request_id`` of a reply, at the top level or in an envelope.
-
-    :param raw: The decoded body.
-    :return: The id as text; None if the reply has none.
-    """
-    return first_text(reply_objects(raw), ("request_id",))
+    """Return the ``request_id`` of a reply to a chat; None if it has none."""
+    return find(raw, "request_id", "requestId", envelopes=CHAT_ENVELOPES)
 
 
-def _fields(
-    objects: Sequence[Mapping[str, Any]],
-    names: tuple[str, ...],
-) -> Iterator[tuple[str, Any]]:
-    """Yield names and values of fields, ordered by name as given, and then by level."""
-    for name in names:
-        for json_object in objects:
-            if name in json_object:
-                yield name, json_object[name]
-
-
-def _status(raw: Any, request_id: str) -> str:
-    """Return the status in the object with this request id, or else with any request id, or else in any object."""
-    objects = sorted(reply_objects(raw), key=lambda json_object: _id_rank(json_object, request_id))
-    first_word = ""
-    for json_object in objects:
-        for name in STATUS_FIELDS:
-            word = text_of(json_object.get(name))
-            if not word:
-                continue
-            # Some envelopes repeat the HTTP status: skip numbers.
-            if not is_acknowledgement(word) and not word.isdecimal():
-                return word
-            first_word = first_word or word
-    # No object has a better status than an acknowledgement or a number.
-    return first_word
-
-
-def _at_path(raw: Any, path: str) -> str | None:
-    """Return the text at a path such as ``meta.key``, or else in a field with its last name."""
-    names = path.split(".")
-    objects = reply_objects(raw)
-    for json_object in objects:
-        value: Any = json_object
-        for name in names:
-            value = value.get(name) if isinstance(value, dict) else None
-        text = text_of(value)
-        if text:
-            return text
-    return first_text(objects, (path, names[-1]))
-
-
-def _id_rank(json_object: Mapping[str, Any], request_id: str) -> int:
-    """Return 0 for an object with this request id, 1 with another request id, and 2 without any."""
-    object_id = text_of(json_object.get("request_id"))
-    if object_id is None:
-        return 2
-    return 0 if object_id == request_id else 1
-
-
-def _is_noted(json_object: Mapping[str, Any]) -> bool:
-    """Return whether an object, or one in its envelopes, says how the request went."""
-    return any(inner.get(name) is not None for inner in reply_objects(json_object) for name in NOTED_FIELDS)
-
-
-def _answer_text(raw: Any) -> str | None:
+def answer_of(raw: Any) -> str | None:
+    """Return the answer in a reply to a chat; None if it has none. A reply that is a text is the answer."""
     if isinstance(raw, str):
-        return raw
-    objects = reply_objects(raw)
-    messages = [
-        ("message", json_object["message"])
-        for json_object in reply_objects(raw, _AROUND_MESSAGE)
-        if "message" in json_object and not _is_noted(json_object)
-    ]
-    first_acknowledgement = None
-    for name, text in chain(_fields(objects, ANSWER_FIELDS), messages):
-        if not isinstance(text, str) or not text:
-            continue
-        if name not in SHARED_FIELDS or not is_acknowledgement(text):
-            return text
-        first_acknowledgement = first_acknowledgement or text
-    # The reply has no other text, so this is the answer: "ok" may answer a question.
-    return first_acknowledgement
+        return raw or None
+    answer = find_as(_text, raw, *ANSWER_FIELDS, envelopes=CHAT_ENVELOPES)
+    return answer or find_as(_note, raw, *SHARED_FIELDS, envelopes=CHAT_ENVELOPES)
+
+
+def _text(value: Any) -> str | None:
+    return value or None if isinstance(value, str) else None
+
+
+def _note(value: Any) -> str | None:
+    """Return a text that does not only acknowledge the request."""
+    text = _text(value)
+    return None if text is None or is_acknowledgement(text) else text
+
+
+def _status(value: Any) -> str | None:
+    """Return a status of a chat request, but not one of the HTTP request, such as ``ok`` or 200."""
+    word = text_of(value)
+    if word is None or word.strip().isdecimal() or is_acknowledgement(word):
+        return None
+    return word
+
+
+def _level(value: Any) -> str | None:
+    """Return a text that is not a number, which would be a score."""
+    if isinstance(value, str) and value.strip() and finite(value) is None:
+        return value.strip()[:WORD_LENGTH]
+    return None

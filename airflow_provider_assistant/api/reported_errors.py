@@ -14,14 +14,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_assistant.api.json_objects import is_acknowledgement, reply_objects
-from airflow_provider_assistant.api.replies import FAILURE_WORDS, error_text
+from airflow_provider_assistant.api.fields import find_as, is_acknowledgement, layers, reason_of
+from airflow_provider_assistant.api.replies import CHAT_ENVELOPES
+from airflow_provider_assistant.api.status import folded
 
+ENVELOPES = ("document", *CHAT_ENVELOPES)
 # Lists with one result for each object of the request, such as in a 207.
 _LISTS = ("results", "responses", "items", "documents", "data")
-_FLAGS = ("success", "ok")
 _STATUS_NUMBERS = ("status", "status_code", "statusCode")
-_NUMBERS = (*_STATUS_NUMBERS, "code")
+_FAILURE_WORDS = frozenset({"failed", "failure", "fail", "error"})
 # Values of an error field that say that there was none.
 _NO_ERROR = frozenset({"", "none", "null", "false", "no", "no error", "0"})
 # The documented texts of errors.
@@ -66,37 +67,29 @@ def reported_error(raw: Any) -> ReportedError | None:
     Return the failure that a body reports; None if it reports none.
 
     The caller has to check whether the reply has a result nevertheless.
-
-    :param raw: The decoded body.
     """
-    objects = reply_objects(raw)
-    items = raw if isinstance(raw, list) else _results(objects)
-    has_error = any(_has_error(json_object) for json_object in objects)
-    is_explicit = any(_is_failure(json_object) for json_object in objects)
-    if items:
-        failures = [reported_error(item) for item in items if isinstance(item, dict)]
-        first = failures[0] if failures else None
-        if first and all(failures) and len(failures) == len(items):
-            return first
+    objects = layers(raw, ENVELOPES)
+    has_error = any(map(_has_error, objects))
+    is_explicit = any(map(_is_failure, objects))
+    items = raw if isinstance(raw, list) else find_as(_list, raw, *_LISTS, envelopes=ENVELOPES)
+    failures = [reported_error(item) if isinstance(item, dict) else None for item in items or ()]
+    if failures and all(failures):
+        return failures[0]
     if not has_error and not is_explicit:
         return None
     return ReportedError(_meant_status(raw, objects), is_explicit)
 
 
-def _results(objects: list[Mapping[str, Any]]) -> list[Any]:
-    for json_object in objects:
-        for name in _LISTS:
-            if isinstance(json_object.get(name), list):
-                items: list[Any] = json_object[name]
-                return items
-    return []
+def _list(value: Any) -> list[Any] | None:
+    return value if isinstance(value, list) else None
 
 
 def _has_error(json_object: Mapping[str, Any]) -> bool:
-    error = json_object.get("error")
-    errors = json_object.get("errors")
-    # A number of errors is a statistic.
-    return _says_error(error) or (isinstance(errors, str | list | dict) and _says_error(errors))
+    error, errors = json_object.get("error"), json_object.get("errors")
+    if isinstance(errors, int | float):
+        # A number of errors is a statistic.
+        errors = None
+    return _says_error(error) or _says_error(errors)
 
 
 def _says_error(value: Any) -> bool:
@@ -106,10 +99,10 @@ def _says_error(value: Any) -> bool:
 
 
 def _is_failure(json_object: Mapping[str, Any]) -> bool:
-    if json_object.get("error") is True or any(json_object.get(name) is False for name in _FLAGS):
+    if json_object.get("error") is True or any(json_object.get(name) is False for name in ("success", "ok")):
         return True
     status = json_object.get("status")
-    if isinstance(status, str) and status.strip().casefold() in FAILURE_WORDS:
+    if isinstance(status, str) and folded(status) in _FAILURE_WORDS:
         return True
     return any(_error_status(json_object.get(name)) for name in _STATUS_NUMBERS)
 
@@ -125,19 +118,22 @@ def _error_status(value: Any) -> int | None:
 def _meant_status(raw: Any, objects: list[Mapping[str, Any]]) -> int | None:
     errors = [json_object["error"] for json_object in objects if isinstance(json_object.get("error"), dict)]
     for json_object in (*errors, *objects):
-        for name in _NUMBERS:
+        for name in (*_STATUS_NUMBERS, "code"):
             status = _error_status(json_object.get(name))
             if status:
                 return status
-    codes = [code for error in errors for code in (error.get("code"), error.get("type")) if isinstance(code, str)]
-    text = error_text(raw)
-    if text is None or is_acknowledgement(text) or text.strip().casefold() in FAILURE_WORDS:
-        text = None
-    for said in (text, *codes):
-        if said and said.strip().casefold() in _DOCUMENTED:
-            return _DOCUMENTED[said.strip().casefold()]
-    words = _QUOTED.sub("", " ".join([text or "", *codes]))
+    reasons = [error.get(name) for error in errors for name in ("code", "type")]
+    reasons.append(reason_of(raw, ENVELOPES))
+    said = [reason for reason in reasons if isinstance(reason, str) and not _says_nothing(reason)]
+    for reason in said:
+        if reason.strip().casefold() in _DOCUMENTED:
+            return _DOCUMENTED[reason.strip().casefold()]
+    words = _QUOTED.sub("", " ".join(said))
     for pattern, status in _MEANINGS:
         if pattern.search(words):
             return status
-    return 400 if text or codes else None
+    return 400 if said else None
+
+
+def _says_nothing(reason: str) -> bool:
+    return is_acknowledgement(reason) or folded(reason) in _FAILURE_WORDS

@@ -8,32 +8,27 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow_provider_assistant.api.call import CallInfo
-from airflow_provider_assistant.api.document_routes import ListRoute
-from airflow_provider_assistant.api.document_state import DocumentState, DocumentWords, document_state, status_word
-from airflow_provider_assistant.api.json_objects import nested_objects, text_of
+from airflow_provider_assistant.api.document_routes import DocumentRoutes
+from airflow_provider_assistant.api.document_state import ID_FIELDS, ITEM_ENVELOPES, DocumentState, status_word
+from airflow_provider_assistant.api.fields import find, find_as
 from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.exceptions import AssistantResponseError
 
-ITEM_FIELDS = ("documents", "items", "data", "results", "records", "content", "rows", "entries")
-ID_FIELDS = ("document_id", "documentId", "id", "uuid", "_id")
-TITLE_FIELDS = ("title", "name", "filename", "file_name", "fileName")
-CREATED_FIELDS = ("created_at", "createdAt", "created", "uploaded_at", "creation_date", "date_created")
-UPDATED_FIELDS = ("updated_at", "updatedAt", "modified_at", "modifiedAt", "last_modified", "updated")
-CONTENT_FIELDS = ("content", "text", "answer", "body")
-QUESTION_FIELDS = ("question",)
+LIST_FIELDS = ("documents", "items", "data", "results", "records")
+SHOWN_FIELDS = 30
 
 
 @dataclass(frozen=True, slots=True)
 class SiteDocument:
     """
-    A document in the list of a site.
+    A document in the list of a site. A field is None if the list does not show it.
 
-    :param title: Title or file name; None if the list shows none.
-    :param status: Status word; None if the list shows none.
+    :param title: Title or file name.
+    :param status: Status word.
     :param state: What the status means; ``unknown`` if the list shows none.
-    :param created_at: Time of creation, timezone-aware; None if the list shows none.
+    :param created_at: Time of creation, timezone-aware.
     :param updated_at: Time of the last change.
-    :param content: Text, or answer of a Q&A document; None if the list does not show it.
+    :param content: Text, or answer of a Q&A document.
     :param question: Question of a Q&A document.
     :param raw: The item as received.
     """
@@ -62,137 +57,63 @@ class DocumentPage(ApiReply):
     A page of the list.
 
     :param documents: Its documents, in the order of the reply.
-    :param skipped: Number of items without an id.
     """
 
     documents: tuple[SiteDocument, ...]
-    skipped: int = 0
 
 
-def document_page(route: ListRoute, words: DocumentWords, raw: Any, call_info: CallInfo) -> DocumentPage:
+def document_page(routes: DocumentRoutes, raw: Any, call_info: CallInfo) -> DocumentPage:
     """
     Return a page of the list.
 
-    :param words: What the status words mean.
-    :param raw: The decoded body.
-    :raises AssistantResponseError: The body has no list.
+    :raises AssistantResponseError: The body has no list of documents with ids.
     """
-    items = items_of(route, raw)
-    if items is None:
-        where = repr(route.items) if route.items else "any usual field"
-        raise AssistantResponseError(f"the reply has no list of documents in {where}")
-    documents = []
-    skipped = 0
-    for item in items:
-        document = _document(route, words, item)
-        if document is None:
-            skipped += 1
-        else:
-            documents.append(document)
-    return DocumentPage(raw, call_info, tuple(documents), skipped)
+    items = raw if isinstance(raw, list) else find_as(_list, raw, *LIST_FIELDS)
+    if items is None and raw is not None:
+        raise AssistantResponseError(f"the reply has no list of documents, and {fields_of(raw)}")
+    documents = [_document(routes, item) for item in items or ()]
+    return DocumentPage(raw, call_info, tuple(documents))
 
 
-def items_of(route: ListRoute, raw: Any) -> list[Any] | None:
-    """Return the list in a reply; None if it has none."""
-    if route.items is not None:
-        items = value_at(raw, route.items)
-        return items if isinstance(items, list) else None
-    if raw is None:
-        # An empty body is a success with nothing in it.
-        return []
-    if isinstance(raw, list):
-        return raw
-    for name in ITEM_FIELDS:
-        for envelope in nested_objects(raw):
-            items = envelope.get(name)
-            if isinstance(items, list):
-                return items
-    for envelope in nested_objects(raw):
-        for value in envelope.values():
-            if isinstance(value, list) and value and isinstance(value[0], Mapping):
-                return value
-    return None
+def fields_of(value: Any) -> str:
+    """Return the names of the fields of a reply, for an error."""
+    if not isinstance(value, dict):
+        return "is not an object"
+    names = [repr(name[:SHOWN_FIELDS]) for name in list(value)[:SHOWN_FIELDS]]
+    return f"its fields are {', '.join(names)}" if names else "it has no fields"
 
 
-def _document(route: ListRoute, words: DocumentWords, item: Any) -> SiteDocument | None:
-    if not isinstance(item, Mapping):
-        return None
-    document_id = text_of(_field(item, route.id, ID_FIELDS))
+def _document(routes: DocumentRoutes, item: Any) -> SiteDocument:
+    document_id = _text(item, *ID_FIELDS)
     if document_id is None:
-        return None
-    status, state = _status(route, words, item)
+        raise AssistantResponseError(f"a document of the list has no id, and {fields_of(item)}")
+    status = status_word(item, routes.status_field, ITEM_ENVELOPES)
     return SiteDocument(
         document_id=document_id,
-        title=text_of(_field(item, route.title, TITLE_FIELDS)),
+        title=_text(item, "title", "name", "filename", "file_name", "fileName"),
         status=status,
-        state=state,
-        created_at=_time(_field(item, route.created_at, CREATED_FIELDS)),
-        updated_at=_time(_field(item, route.updated_at, UPDATED_FIELDS)),
-        content=text_of(_field(item, route.content, CONTENT_FIELDS)),
-        question=text_of(_field(item, route.question, QUESTION_FIELDS)),
+        state="unknown" if status is None else routes.words.state(status),
+        created_at=_time(item, "created_at", "createdAt", "uploaded_at"),
+        updated_at=_time(item, "updated_at", "updatedAt", "modified_at"),
+        content=_text(item, "content", "text", "answer"),
+        question=_text(item, "question"),
         raw=item,
     )
 
 
-def _status(route: ListRoute, words: DocumentWords, item: Mapping[str, Any]) -> tuple[str | None, DocumentState]:
-    """Return the status word of an item and what it means."""
-    if route.status is None:
-        return status_word(item, words=words), document_state(item, words)
-    value = value_at(item, route.status)
-    if isinstance(value, bool):
-        word = str(value).lower()
-        state = words.state(word)
-        if state == "other":
-            # No word of the connection says what the flag means.
-            state = "active" if value else "draft"
-        return word, state
-    text = text_of(value)
-    if text is None:
-        return None, "unknown"
-    return text, words.state(text)
+def _text(item: Any, *names: str) -> str | None:
+    return find(item, *names, envelopes=ITEM_ENVELOPES)
 
 
-def value_at(value: Any, path: str) -> Any:
-    """Return the value at a path such as ``meta.next``; None if there is none."""
-    if isinstance(value, Mapping) and path in value:
-        return value[path]
-    for name in path.split("."):
-        if not isinstance(value, Mapping):
-            return None
-        value = value.get(name)
-    return value
+def _time(item: Any, *names: str) -> datetime | None:
+    return find_as(_moment, item, *names, envelopes=ITEM_ENVELOPES)
 
 
-def first_value(raw: Any, names: tuple[str, ...]) -> Any:
-    """Return the first of these fields that an envelope has; None if none has one."""
-    for name in names:
-        for envelope in nested_objects(raw):
-            if envelope.get(name) is not None:
-                return envelope[name]
-    return None
+def _list(value: Any) -> list[Any] | None:
+    return value if isinstance(value, list) else None
 
 
-def field_of(item: Mapping[str, Any], path: str | None, usual: tuple[str, ...]) -> str | None:
-    """
-    Return the field of an item that is used: the path of the connection, or a usual name.
-
-    :return: None if the item does not have it, or its value is null.
-    """
-    names = usual
-    if path is not None:
-        names = (path,)
-    for name in names:
-        if value_at(item, name) is not None:
-            return name
-    return None
-
-
-def _field(item: Mapping[str, Any], path: str | None, usual: tuple[str, ...]) -> Any:
-    name = field_of(item, path, usual)
-    return None if name is None else value_at(item, name)
-
-
-def _time(value: Any) -> datetime | None:
+def _moment(value: Any) -> datetime | None:
     """Return an ISO 8601 time, or seconds or milliseconds since the epoch, timezone-aware; None for anything else."""
     try:
         if isinstance(value, str):

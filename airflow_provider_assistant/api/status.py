@@ -42,49 +42,39 @@ def word(text: str) -> str:
     return text
 
 
+def folded(word: str) -> str:
+    """Return a status word without case, spaces, hyphens and underscores, to compare it."""
+    return re.sub(r"[\s_-]+", "", word).casefold()
+
+
 @dataclass(frozen=True, slots=True)
 class StatusMapping:
     """
     Status words that end polling; every other word means that the chat request is pending.
 
-    The API's specification names the two final states but not their exact words. Words are therefore compared without
-    regard to case, and a connection can add more.
+    The API's specification names the two final states but not their exact words, so a connection can add more.
 
-    :param complete: Words for a request that has its answer. Default: ``complete``, ``completed``, ``succeeded``.
-    :param failed: Words for a request that will not get an answer. Default: ``failed``, ``failure``, ``error``.
+    :param complete: Words for a request that has its answer.
+    :param failed: Words for a request that will not get an answer.
     """
 
     complete: frozenset[str] = frozenset({"complete", "completed", "succeeded"})
-    failed: frozenset[str] = frozenset({"failed", "failure", "error"})
+    failed: frozenset[str] = frozenset(
+        {"failed", "failure", "error", "cancelled", "canceled", "rejected", "expired", "timedout", "timeout", "aborted"}
+    )
 
     def extended(self, complete: Iterable[str] = (), failed: Iterable[str] = ()) -> StatusMapping:
-        """
-        Return these words with more added; a word that is added to one set is removed from the other.
-
-        :param complete: Further words for a complete request. Default: none.
-        :param failed: Further words for a failed request. Default: none.
-        """
-        more_complete = {_folded(word) for word in complete}
-        more_failed = {_folded(word) for word in failed}
+        """Return these words with more added; a word that is added to one set is removed from the other."""
+        more_complete = frozenset(map(folded, complete))
+        more_failed = frozenset(map(folded, failed))
         return StatusMapping(
             complete=(self.complete - more_failed) | more_complete,
             failed=(self.failed - more_complete) | more_failed,
         )
 
     def state(self, status: str) -> State:
-        """
-        Return the state that a status word means.
-
-        :param status: The word, in any case; surrounding white space is ignored.
-        :return: ``pending``, ``complete`` or ``failed``.
-        """
-        word = _folded(status)
+        """Return the state that a status word means."""
+        word = folded(status)
         if word in self.complete:
             return "complete"
-        if word in self.failed:
-            return "failed"
-        return "pending"
-
-
-def _folded(word: str) -> str:
-    return word.strip().casefold()
+        return "failed" if word in self.failed else "pending"

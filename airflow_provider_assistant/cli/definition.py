@@ -108,13 +108,11 @@ COMMANDS = (
         Arg(
             ("what",),
             metavar="NAME|PATH",
-            help="limits, tenant, usage, usage_history, tenant_statistics, site, statistics, sessions, "
-            "user_statistics, or the path of any other route, such as /m2m/sites/acme-docs/languages",
+            help="limits, statistics, or the path of any other route, such as /m2m/tenants/acme-inc/usage",
         ),
         CONNECTION,
         SITE,
         TENANT,
-        Arg(("--email",), metavar="ADDRESS", help="e-mail address of the user, for user_statistics"),
         Arg(("--param",), action="append", metavar="NAME=VALUE", help="parameter of the query; repeatable"),
     ),
     _command(

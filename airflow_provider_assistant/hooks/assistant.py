@@ -204,27 +204,13 @@ class AssistantHook(AssistantReadHook):
     def _change_documents(
         self, change: document_routes.Change, document_ids: Sequence[str], site_id: str | None
     ) -> list[ApiReply]:
-        route = document_routes.route_of(self.document_routes(), change)
+        routes = self.document_routes()
         site = self.resolve_site_id(site_id)
         replies = []
-        for ids in document_routes.batches(document_ids, route.batch_size):
-            reply = self.send(document_routes.change_documents(site, route, change, ids))
+        for ids in document_routes.batches(document_ids, document_routes.route_of(routes, change).batch_size):
+            reply = self.send(document_routes.change_documents(site, routes, change, ids))
             replies.append(reply)
         return replies
-
-    def update_document(self, document_id: str, fields: dict[str, Any], *, site_id: str | None = None) -> ApiReply:
-        """
-        Change fields of a document. Needs ``manage_documents`` in the connection.
-
-        :param document_id: Id of the document.
-        :param fields: New values by field name, such as ``{"title": "Returns"}``.
-        :param site_id: Site of the document. Default: None, the hook's or the connection's.
-        :return: The reply.
-        :raises AssistantInputError: The connection does not switch the route on; nothing was sent.
-        :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
-        """
-        route = document_routes.required(self.document_routes().update, "update")
-        return self.send(document_routes.update(self.resolve_site_id(site_id), route, document_id, fields))
 
     def chat(
         self,
@@ -330,7 +316,7 @@ class AssistantHook(AssistantReadHook):
         """
         Close a session (``POST …/chat/session/close``).
 
-        Closing a session that is closed already is a success, so a failed attempt is sent again.
+        A failed attempt is sent again: the service counts the second close of a session as a success.
 
         :param session_id: Id of the session.
         :param site_id: Site of the session. Default: None, the hook's or the connection's.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from airflow_provider_assistant.api.reads import read
+from airflow_provider_assistant.api.endpoints import get_limits
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantError
@@ -27,7 +27,7 @@ async def log_limits(settings: ClientSettings, tenant_id: str) -> None:
     once = replace(settings.retry, attempts=1)
     async with AssistantClient(replace(settings, retry=once)) as client:
         try:
-            limits = await client.asend(read("limits", tenant_id=tenant_id))
+            limits = await client.asend(get_limits(tenant_id))
         except AssistantError as error:
             log.warning("The load goes on without the limits of tenant %r, which cannot be read: %s", tenant_id, error)
             return

@@ -411,7 +411,7 @@ class Load:
     def _inactive(self) -> list[str]:
         """Return the documents of the source that are not known to be in use, if they can be activated."""
         routes = self._job.routes
-        if routes is None or routes.set_status is None:
+        if routes is None or routes.activate is None:
             return []
         unused = []
         for remote_id, status in self._ledger.read(

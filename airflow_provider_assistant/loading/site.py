@@ -102,7 +102,7 @@ class SiteChanges:
         self._site.watched = {*new_ids, *inactive, *superseded, *stale}
         try:
             await self._site.look()
-            if self._site.routes.set_status is not None:
+            if self._site.routes.activate is not None:
                 await self._activate(inactive)
             await self._wait_until_in_use(new_ids)
             replaced = self._replaced(superseded)
@@ -180,7 +180,7 @@ class SiteChanges:
         present = list(outdated)
         if self._site.can_look:
             present = [one for one in outdated if one in self._site.states]
-        if change == "delete" and self._site.routes.set_status is not None:
+        if change == "delete" and self._site.routes.deactivate is not None:
             # A deletion that is refused leaves a document that is not used.
             present = await self._change("deactivate", present)
         present = await self._change(change, present)

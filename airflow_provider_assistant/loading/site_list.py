@@ -130,9 +130,8 @@ class SiteClient:
 
     async def _send(self, change: Change, batch: Sequence[str]) -> dict[str, AssistantError]:
         """Send one request; if it is refused, one for each document. Return the documents that were refused."""
-        route = document_routes.route_of(self.routes, change)
         try:
-            await self._client.asend(document_routes.change_documents(self._site_id, route, change, batch))
+            await self._client.asend(document_routes.change_documents(self._site_id, self.routes, change, batch))
         except AssistantError as error:
             _check_refusal(error)
             if len(batch) == 1:

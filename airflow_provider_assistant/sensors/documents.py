@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import cached_property
-from itertools import islice
 from typing import Any, ClassVar
 
-from airflow.providers.common.compat.sdk import (
-    AirflowSensorTimeout,
-    BaseSensorOperator,
-    Context,
-    PokeReturnValue,
-)
+from airflow.providers.common.compat.sdk import AirflowSensorTimeout, BaseSensorOperator, Context, PokeReturnValue
 
 from airflow_provider_assistant import parameters
 from airflow_provider_assistant.api.document_routes import is_missing_route
 from airflow_provider_assistant.api.errors import is_transient
-from airflow_provider_assistant.api.site_documents import SiteDocument
 from airflow_provider_assistant.exceptions import (
     NOTHING_CHANGED,
-    AssistantAPIError,
-    AssistantConnectionError,
     AssistantDocumentsFailedError,
     AssistantError,
     AssistantInputError,
     AssistantLedgerError,
     AssistantLedgerPermanentError,
-    AssistantTimeoutError,
 )
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.assistant import AssistantHook
@@ -38,91 +28,47 @@ from airflow_provider_assistant.hooks.task_ledger import ledger_location
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered, naming_task
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.queries import ids_in_source
-from airflow_provider_assistant.parameters import checked
-from airflow_provider_assistant.sensors.base import check_waits, skipped_softly, start_of_wait
+from airflow_provider_assistant.sensors.base import check_waits, skipped_softly
 from airflow_provider_assistant.texts import counted
-from airflow_provider_assistant.triggers.deferral import DEFERRAL_GRACE, is_deferrable, restore_attributes
+from airflow_provider_assistant.triggers.deferral import DEFERRAL_GRACE, is_deferrable
 
 # Maximum number of documents that a message names.
 NAMED = 20
 CHECK = "`airflow assistant documents check` shows what is understood."
 
 
-@dataclass(slots=True)
-class _Look:
-    """
-    What the list shows of the documents.
-
-    :param ready: Number of documents that are in use.
-    :param waiting: State and status of the others, by their ids.
-    """
-
-    ready: int = 0
-    waiting: dict[str, str] = field(default_factory=dict)
-    states: Counter[str] = field(default_factory=Counter)
-
-    def names(self) -> str:
-        """Return the documents that are not in use, for a message."""
-        names = [f"{name!r} ({state})" for name, state in islice(self.waiting.items(), NAMED)]
-        if len(self.waiting) > NAMED:
-            names.append(f"and {len(self.waiting) - NAMED} more")
-        return ", ".join(names)
-
-    def __str__(self) -> str:
-        if not self.waiting:
-            return f"{counted(self.ready, 'document')} in use"
-        states = ", ".join(f"{count} {state}" for state, count in self.states.most_common())
-        total = self.ready + len(self.waiting)
-        return f"{self.ready} of {counted(total, 'document')} in use, {states}: {self.names()}"
-
-
 class AssistantDocumentsReadySensor(BaseSensorOperator):
     """
-    Wait until documents are in use: the list of the site shows each of them as active and ready.
+    Wait until documents of a load are in use: active and ready, as the list of the site shows them.
 
-    The connection must have ``manage_documents``, see :meth:`.AssistantHook.list_documents`. The
-    documents are those of the rows that are in their source, as the ledger knows them, or
-    ``document_ids``. Each look reads the list of the site, on a worker. Transient errors of the
-    service and of the ledger are logged, and the sensor goes on.
-
-    A document that the service could not process ends the wait with
-    :class:`~airflow_provider_assistant.exceptions.AssistantDocumentsFailedError`. If ``timeout``
-    passes, Airflow's ``AirflowSensorTimeout`` names the documents that are not in use, with their
-    states. A draft counts as one of them: somebody may activate it. Airflow retries neither.
+    The connection must have ``manage_documents``, see :meth:`.AssistantHook.list_documents`. A document that the
+    service could not process ends the wait with
+    :class:`~airflow_provider_assistant.exceptions.AssistantDocumentsFailedError`. If ``timeout`` passes, Airflow's
+    ``AirflowSensorTimeout`` names the documents that are not in use. A draft counts as one of them: somebody may
+    activate it. Airflow retries neither. Transient errors are logged, and the sensor goes on.
 
     .. seealso::
         For more information on how to use this sensor, take a look at the guide:
         :doc:`/load/equal-site`
 
-    :param source_name: Name of a source in the ledger, as in the load: ``dag_id.task_id`` for a
-        load without ``source_name``. Default: None, all documents of the site in the ledger.
-    :param document_ids: Ids of the documents to wait for, instead of those in the ledger. An empty
-        list succeeds at once. Default: None.
-    :param assistant_conn_id: Airflow connection of type ``assistant``. Default:
-        ``assistant_default``.
+    :param source_name: Name of a source in the ledger, as in the load: ``dag_id.task_id`` for a load without
+        ``source_name``. Default: None, all documents of the site in the ledger.
+    :param document_ids: Ids of the documents to wait for, instead of those in the ledger. An empty list succeeds at
+        once. Default: None.
+    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
     :param site_id: Site of the documents. Default: None, the connection's.
-    :param deferrable: Whether to free the worker slot between two looks. Default: None, Airflow's
-        ``[operators] default_deferrable``.
-    :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection,
-        or else of Airflow's configuration.
-    :param poke_interval: Shortest time between two looks, in seconds or as a timedelta. The time
-        grows with the wait, up to ``max_poke_interval``. Default: 30.
-    :param max_poke_interval: Longest time between two looks, in seconds or as a timedelta.
-        Default: 600.
+    :param deferrable: Whether to free the worker slot between two looks. Default: None, Airflow's ``[operators]
+        default_deferrable``.
+    :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection, or else of Airflow's
+        configuration.
 
-    Airflow's own parameters of sensors: ``timeout``, the longest total wait, by default 7 days;
-    ``mode``, ``poke`` or ``reschedule`` if the sensor is not deferrable; ``soft_fail``, whether to
-    skip the task instead of failing it. ``exponential_backoff`` changes nothing, because the time
-    between two looks grows without it.
+    Airflow's own parameters of sensors: ``poke_interval``, the seconds between two looks, by default 60;
+    ``timeout``, the longest total wait, by default 7 days; ``mode``, ``poke`` or ``reschedule``, and
+    ``exponential_backoff`` with ``max_wait``, if the sensor is not deferrable; ``soft_fail``, whether to skip the task
+    instead of failing it.
     """
 
-    template_fields: Sequence[str] = (
-        "assistant_conn_id",
-        "site_id",
-        "source_name",
-        "document_ids",
-        "ledger_conn_id",
-    )
+    template_fields: Sequence[str] = ("assistant_conn_id", "site_id", "source_name", "document_ids", "ledger_conn_id")
     parameter_checks: ClassVar[Checks] = {
         "source_name": parameters.text,
         "document_ids": parameters.text_list,
@@ -131,7 +77,6 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
         "deferrable": parameters.flag,
         "ledger_conn_id": parameters.text,
         "poke_interval": parameters.interval,
-        "max_poke_interval": parameters.interval,
     }
     ui_color = "#e4e9fb"
 
@@ -144,33 +89,22 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
         site_id: str | None = None,
         deferrable: bool | None = None,
         ledger_conn_id: str | None = None,
-        poke_interval: float | timedelta = 30.0,
-        max_poke_interval: float | timedelta = 600.0,
         **kwargs: Any,
     ) -> None:
         # Makes task.output["documents"] return that item of the result.
         kwargs.setdefault("multiple_outputs", True)
-        # Airflow's own errors about these parameters name neither the parameter nor the task.
         task_id = kwargs.get("task_id")
-        poke_interval = checked("poke_interval", poke_interval, parameters.interval, task_id)
         check_waits(kwargs)
         with naming_task(task_id):
-            super().__init__(poke_interval=poke_interval, **kwargs)
-        # Airflow would apply it only on workers, and to the time that has grown.
-        self.exponential_backoff = False
+            super().__init__(**kwargs)
         self.source_name = source_name
         self.document_ids = document_ids
         self.assistant_conn_id = assistant_conn_id
         self.site_id = site_id
         self.deferrable = is_deferrable(deferrable)
         self.ledger_conn_id = ledger_conn_id
-        self.max_poke_interval = checked("max_poke_interval", max_poke_interval, parameters.interval, task_id)
         check_given(self)
-        # Time of the first look, in seconds since the epoch.
-        self._started = 0.0
-        self._shortest_interval = self.poke_interval
-        # None if the list could not be read.
-        self._last_look: _Look | None = None
+        self._last_look = "the list could not be read"
         if source_name is not None and document_ids is not None:
             raise AssistantInputError(
                 f"{parameters.of_task(task_id)}source_name and document_ids exclude each other",
@@ -188,140 +122,99 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
         """
         Wait until the documents are in use.
 
-        :param context: Airflow's context of the task.
         :return: ``site_id``, and ``documents``: the number of documents in use.
         :raises AssistantDocumentsFailedError: The service could not process a document.
         :raises AirflowSensorTimeout: Documents were not in use within ``timeout``.
-        :raises AssistantInputError: The connection does not manage documents, the list shows no
-            status, or the ledger knows none of the documents.
+        :raises AssistantInputError: The connection does not manage documents, the list shows no status, or the ledger
+            knows none of the documents.
         :raises AssistantAPIError: The service refused to list the documents.
         """
         check_rendered(self, context)
         with skipped_softly(self):
-            self._started = start_of_wait(self, context) or self.hook.client.now()
             if self.deferrable:
-                return self._look_or_defer(context)
-            return self._wait_on_worker(context)
+                return self._look_or_defer(context, time.time())
+            try:
+                return super().execute(context)
+            except AirflowSensorTimeout:
+                raise self._timed_out() from None
 
     @explained
-    def execute_complete(
-        self,
-        context: Context,
-        event: Any = None,  # noqa: ARG002 (it only says that the time has passed)
-        *,
-        started: float | None = None,
-        rendered: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def execute_complete(self, context: Context, event: Any = None, *, started: float | None = None) -> Any:  # noqa: ARG002
         """
         Look again after a deferral.
 
-        :param context: Airflow's context of the task.
-        :param event: Payload of the trigger's event.
-        :param started: Time of the first look, in seconds since the epoch. Default: None, now:
-            Airflow's ``dag.test()`` loses it.
-        :param rendered: Values of the template fields at the first look. Default: None.
+        :param event: Payload of the trigger's event; it only says that the time has passed.
+        :param started: Time of the first look, in seconds since the epoch. Default: None, now: Airflow's ``dag.test()``
+            loses it.
         :return: The same as :meth:`execute`.
         :raises AssistantError: The same errors as :meth:`execute`.
         """
-        restore_attributes(self, {"rendered": rendered})
         check_rendered(self, context)
-        self._started = started or self.hook.client.now()
-        return self._look_or_defer(context)
+        return self._look_or_defer(context, started or time.time())
 
-    def poke(self, context: Context) -> PokeReturnValue:  # noqa: ARG002
-        """
-        Look at the list once.
-
-        :param context: Airflow's context of the task.
-        :return: ``is_done``, and the result as ``xcom_value`` once all documents are in use.
-        :raises AssistantError: The same errors as :meth:`execute`.
-        """
-        self._started = self._started or self.hook.client.now()
-        self._last_look = self._look()
-        # Airflow's loop reads the attribute before each wait.
-        self.poke_interval = self._next_interval()
-        if self._last_look is None or self._last_look.waiting:
-            return PokeReturnValue(is_done=False)
-        result = {"site_id": self.hook.resolve_site_id(), "documents": self._last_look.ready}
-        return PokeReturnValue(is_done=True, xcom_value=result)
-
-    def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
-        """
-        Return what the sensor was waiting for, for the log of a failure.
-
-        :param context: Airflow's context of the task.
-        """
-        doing = f"wait until documents are in use on {self.hook.location()}"
-        return FailureContext(doing, "The documents stay as they are: a sensor only reads.")
-
-    # -- waiting -------------------------------------------------------------------------------
-
-    def _wait_on_worker(self, context: Context) -> Any:
-        try:
-            return super().execute(context)
-        except AirflowSensorTimeout:
-            reason = self._not_ready()
-            raise AirflowSensorTimeout(str(reason)) from reason
-
-    def _look_or_defer(self, context: Context) -> Any:
+    def _look_or_defer(self, context: Context, started: float) -> Any:
         looked = self.poke(context)
         if looked:
             return looked.xcom_value
-        if self.poke_interval <= 0:
-            reason = self._not_ready()
-            raise AirflowSensorTimeout(str(reason)) from reason
+        remaining = started + self.timeout - time.time()
+        if remaining <= 0:
+            raise self._timed_out()
         from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 
-        wait = timedelta(seconds=self.poke_interval)
-        rendered = {name: getattr(self, name) for name in self.template_fields}
+        # The last look comes at the timeout.
+        wait = timedelta(seconds=min(self.poke_interval, remaining))
         self.defer(
             trigger=TimeDeltaTrigger(wait),
             method_name="execute_complete",
-            kwargs={"started": self._started, "rendered": rendered},
+            kwargs={"started": started},
             # A safeguard against a triggerer that never sends the event.
             timeout=wait + timedelta(seconds=DEFERRAL_GRACE),
         )
         raise AssertionError("unreachable: defer() raises")
 
-    def _next_interval(self) -> float:
-        """Return the time to the next look: as long as the wait so far, within its bounds."""
-        elapsed = self.hook.client.now() - self._started
-        interval: float = min(max(elapsed, self._shortest_interval), self.max_poke_interval)
-        # The last look comes at the timeout.
-        return min(interval, max(self.timeout - elapsed, 0.0))
-
-    def _not_ready(self) -> AssistantError:
-        """Return the reason of a timeout."""
-        text = str(self._last_look) if self._last_look else "the list could not be read"
-        return AssistantError(
-            f"Not all documents were in use within {self.timeout:.0f} s: {text}",
-            todo="Activate the drafts, and look at the service for what is processed. Then clear "
-            "the sensor. If processing always takes longer, raise its timeout.",
+    def _timed_out(self) -> AirflowSensorTimeout:
+        return AirflowSensorTimeout(
+            f"Not all documents were in use within {self.timeout:.0f} s: {self._last_look}. Activate the drafts, and "
+            "look at the service for what is processed. Then clear the sensor. If processing always takes longer, raise "
+            "its timeout."
         )
 
-    # -- looking -------------------------------------------------------------------------------
+    def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
+        """Return what the sensor was waiting for, for the log of a failure."""
+        doing = f"wait until documents are in use on {self.hook.location()}"
+        return FailureContext(doing, "The documents stay as they are: a sensor only reads.")
 
-    def _look(self) -> _Look | None:
-        """Return what the list shows; None, with a warning, if it cannot be read at the moment."""
+    def poke(self, context: Context) -> PokeReturnValue:  # noqa: ARG002
+        """
+        Look at the list once.
+
+        :return: ``is_done``, and the result as ``xcom_value`` once all documents are in use.
+        :raises AssistantError: The same errors as :meth:`execute`.
+        """
+        self._last_look = "the list could not be read"
         try:
-            document_ids = self._wanted_ids()
-            shown = self._shown(document_ids)
-        except AssistantLedgerPermanentError:
-            raise
-        except (AssistantAPIError, AssistantConnectionError, AssistantTimeoutError) as error:
-            if is_missing_route(error):
-                raise self._no_list(error) from error
-            if not is_transient(error):
+            ids = self._wanted_ids()
+            states = self._states(ids)
+        except AssistantError as error:
+            if not _may_pass(error):
                 raise
-            self.log.warning("The list cannot be read, the sensor goes on: %s", error)
-            return None
-        except AssistantLedgerError as error:
-            self.log.warning("The ledger cannot be read, the sensor goes on: %s", error)
-            return None
-        look = _looked(document_ids, shown)
-        self.log.info("%s.", look)
-        self._check(look, shown)
-        return look
+            self.log.warning("The documents cannot be looked at, the sensor goes on: %s", error)
+            return PokeReturnValue(is_done=False)
+        waiting = {one: states.get(one, "not listed") for one in ids if states.get(one) != "active"}
+        counts = Counter(waiting.values())
+        listed = "".join(f", {count} {state}" for state, count in counts.most_common())
+        self._last_look = f"{len(ids) - len(waiting)} of {counted(len(ids), 'document')} in use{listed}"
+        if waiting:
+            self._last_look += f": {_named(waiting)}"
+        self.log.info("%s.", self._last_look)
+        failed = {one: state for one, state in waiting.items() if state == "failed"}
+        if failed:
+            raise AssistantDocumentsFailedError(
+                f"{len(failed)} of {counted(len(ids), 'document')} failed on {self.hook.location()}: {_named(failed)}"
+            )
+        if waiting:
+            return PokeReturnValue(is_done=False)
+        return PokeReturnValue(is_done=True, xcom_value={"site_id": self.hook.resolve_site_id(), "documents": len(ids)})
 
     def _wanted_ids(self) -> list[str]:
         """Return the ids of the documents to wait for, without repetitions."""
@@ -329,78 +222,62 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
             return list(dict.fromkeys(self.document_ids))
         with Ledger.open(ledger_location(self.hook, self.ledger_conn_id)) as ledger:
             known = ledger.read(ids_in_source, self.hook.site(), self.source_name)
-        ids = [document_id for document_id in dict.fromkeys(known) if document_id is not None]
-        without_id = known.count(None)
         of_source = "" if self.source_name is None else f" of source {self.source_name!r}"
-        if without_id:
+        if None in known:
             raise AssistantInputError(
-                f"the ledger has no id for {counted(without_id, 'document')}{of_source} on "
+                f"the ledger has no id for {counted(known.count(None), 'document')}{of_source} on "
                 f"{self.hook.location()}, so that the list of the site cannot show its status",
                 todo="The service returned no id when it created them. Do not use this sensor, or give document_ids.",
                 field="source_name",
             )
-        if not ids:
+        if not known:
             raise AssistantInputError(
                 f"the ledger has no documents{of_source} on {self.hook.location()}",
                 todo="Run the load before the sensor, and give its source_name, which is "
                 "dag_id.task_id by default. Both need the same ledger.",
                 field="source_name",
             )
-        return ids
+        return [document_id for document_id in dict.fromkeys(known) if document_id is not None]
 
-    def _shown(self, document_ids: Sequence[str]) -> dict[str, SiteDocument]:
-        """Return the documents that the list shows, by their ids."""
-        wanted = set(document_ids)
+    def _states(self, ids: Sequence[str]) -> dict[str, str]:
+        """Return the states of the documents that the list shows, by their ids."""
         # Without documents, the connection need not manage documents.
-        if not wanted:
+        if not ids:
             return {}
-        shown = {}
-        for document in self.hook.list_documents():
-            if document.document_id in wanted:
-                shown[document.document_id] = document
-        return shown
-
-    def _no_list(self, error: AssistantError) -> AssistantError:
-        return AssistantInputError(
-            f"the documents of {self.hook.location()} cannot be listed: {error}",
-            safe=NOTHING_CHANGED,
-            todo=f"Describe the route in manage_documents of the connection (list.path). {CHECK}",
-            field="manage_documents",
-        )
-
-    def _check(self, look: _Look, shown: dict[str, SiteDocument]) -> None:
-        """
-        Check what waiting cannot change.
-
-        :raises AssistantError: A document failed, or the list shows no status.
-        """
-        if shown and all(document.state == "unknown" for document in shown.values()):
+        wanted = set(ids)
+        states: dict[str, str] = {}
+        try:
+            for document in self.hook.list_documents():
+                if document.document_id in wanted:
+                    states[document.document_id] = document.state
+        except AssistantError as error:
+            if not is_missing_route(error):
+                raise
             raise AssistantInputError(
-                f"the list of documents of {self.hook.location()} shows no status, so nobody can "
-                "see whether documents are in use",
+                f"the documents of {self.hook.location()} cannot be listed: {error}",
                 safe=NOTHING_CHANGED,
-                todo=f"Set list.status in manage_documents of the connection. {CHECK}",
+                todo=f"Describe the route in manage_documents of the connection (list). {CHECK}",
+                field="manage_documents",
+            ) from error
+        if states and set(states.values()) == {"unknown"}:
+            raise AssistantInputError(
+                f"the list of documents of {self.hook.location()} shows no status, so nobody can see whether documents "
+                "are in use",
+                safe=NOTHING_CHANGED,
+                todo=f"Set status_field in manage_documents of the connection. {CHECK}",
                 field="manage_documents",
             )
-        failed = [name for name, document in shown.items() if document.state == "failed"]
-        if failed:
-            only_failed = _looked(failed, shown)
-            raise AssistantDocumentsFailedError(
-                f"{len(failed)} of {counted(look.ready + len(look.waiting), 'document')} failed "
-                f"on {self.hook.location()}: {only_failed.names()}"
-            )
+        return states
 
 
-def _looked(document_ids: Sequence[str], shown: dict[str, SiteDocument]) -> _Look:
-    look = _Look()
-    for document_id in document_ids:
-        document = shown.get(document_id)
-        if document is None:
-            look.states["not listed"] += 1
-            look.waiting[document_id] = "not listed"
-        elif document.is_in_use:
-            look.ready += 1
-        else:
-            look.states[document.state] += 1
-            look.waiting[document_id] = f"{document.state}: {document.status or 'no status'}"
-    return look
+def _may_pass(error: AssistantError) -> bool:
+    is_of_ledger = isinstance(error, AssistantLedgerError) and not isinstance(error, AssistantLedgerPermanentError)
+    return is_of_ledger or is_transient(error)
+
+
+def _named(documents: dict[str, str]) -> str:
+    """Return documents and their states, for a message."""
+    names = [f"{name!r} ({state})" for name, state in list(documents.items())[:NAMED]]
+    if len(documents) > NAMED:
+        names.append(f"and {len(documents) - NAMED} more")
+    return ", ".join(names)

@@ -11,8 +11,7 @@ from urllib.parse import unquote
 from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_assistant import lake, parameters
-from airflow_provider_assistant.api.privacy import shown_path, user_label, without_addresses
-from airflow_provider_assistant.api.reads import READS, day_range, needs, with_query
+from airflow_provider_assistant.api.privacy import shown_path, without_addresses
 from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantResponseError
 from airflow_provider_assistant.failures import explained
@@ -25,7 +24,8 @@ from airflow_provider_assistant.texts import counted, shortened
 from airflow_provider_assistant.transfers.base import ExportOperator
 from airflow_provider_assistant.transfers.progress import ONE_DAY, Progress, days_between
 
-HISTORY = "usage_history"
+# The reads that have a name.
+READS = ("limits", "statistics")
 # Characters of the missing days in the log.
 LISTED = 500
 
@@ -41,8 +41,8 @@ class AssistantReadToParquetOperator(ExportOperator):
     A list in pages is read to its end if the replies show the next page; otherwise, a warning has the number of items
     that are missing.
 
-    **Usage history**, and any other read with ``date_field``: each item goes to the partition of its own day, so one
-    request fills many days. Only days of the last ``days`` days are written, and all days since the last one that
+    With ``date_field``, each item goes to the partition of its own day, so one request fills many days.
+    Only days of the last ``days`` days are written, and all days since the last one that
     earlier runs wrote, at most 400. A day that the reply does not have keeps its files.
 
     E-mail addresses in a reply are replaced by labels, such as ``user-3f2a9c51d2e8``.
@@ -51,20 +51,16 @@ class AssistantReadToParquetOperator(ExportOperator):
         For more information on how to use this operator, take a look at the guide:
         :doc:`/export/nightly-export`
 
-    :param read: What to read, by its name: ``limits``, ``tenant``, ``usage``, ``usage_history``,
-        ``tenant_statistics``, ``site``, ``statistics``, ``sessions`` or ``user_statistics``. Set this or ``path``.
+    :param read: What to read, by its name: ``limits`` or ``statistics``. Set this or ``path``.
     :param path: Path of any other route that is read with ``GET``, below the base URL and percent-encoded, such as
-        ``/m2m/sites/acme-docs/languages``. Set this or ``read``.
-    :param user_email: E-mail address of the user, for ``user_statistics``. It is in no log, error, file or file
-        name, but in the rendered templates of the task. Default: None.
-    :param query: Parameters of the query. Default: None; for ``usage_history``, the days to write as ``from`` and
-        ``to``.
+        ``/m2m/tenants/acme-inc/usage``. Set this or ``read``.
+    :param query: Parameters of the query. Default: None.
     :param name: Name of the read in the column ``read``. Default: ``read``, or ``path`` without its query.
     :param items: Dotted path of the list in the reply, such as ``data.sessions``. Default: None, found by common names.
     :param list_keys: Mapping from the path of a list to the field that names its items. Default: None; an item of the
         list is named by its id, and an item of any other list by its position.
-    :param date_field: Dotted path of the field of an item with its day. Default: None, which splits only
-        ``usage_history`` by day, by common names of the field.
+    :param date_field: Dotted path of the field of an item with its day. Default: None, which
+        writes all items to the partition of ``date``.
     :param days: Number of days that every run writes, ending with ``date``, if the items have days. Default: 2.
     :param with_emails: Whether e-mail addresses are written. Default: False.
 
@@ -75,7 +71,6 @@ class AssistantReadToParquetOperator(ExportOperator):
         *ExportOperator.template_fields,
         "read",
         "path",
-        "user_email",
         "query",
         "name",
         "items",
@@ -85,7 +80,6 @@ class AssistantReadToParquetOperator(ExportOperator):
     parameter_checks: ClassVar[Checks] = {
         "read": parameters.choice(*READS),
         "path": parameters.text,
-        "user_email": parameters.address,
         "query": parameters.query,
         "name": parameters.text,
         "items": parameters.text,
@@ -100,7 +94,6 @@ class AssistantReadToParquetOperator(ExportOperator):
         *,
         read: str | None = None,
         path: str | None = None,
-        user_email: str | None = None,
         query: Mapping[str, str] | None = None,
         name: str | None = None,
         items: str | None = None,
@@ -113,7 +106,6 @@ class AssistantReadToParquetOperator(ExportOperator):
         super().__init__(**kwargs)
         self.read = read
         self.path = path
-        self.user_email = user_email
         self.query = query
         self.name = name
         self.items = items
@@ -124,18 +116,6 @@ class AssistantReadToParquetOperator(ExportOperator):
         check_given(self)
         if (read is None) == (path is None):
             raise AssistantInputError(f"task {self.task_id!r}: give either read or path", field="read")
-
-    def part_name(self, context: Context) -> str:
-        """
-        Return the name of this task's file in a partition.
-
-        :param context: Airflow's task context.
-        :return: As of other exports; the records of a user have its label in the name.
-        """
-        name = super().part_name(context)
-        if self.user_email is None:
-            return name
-        return f"{name}.{user_label(self.user_email)}"
 
     def base_name(self, run: RunRef) -> str:
         """
@@ -163,40 +143,26 @@ class AssistantReadToParquetOperator(ExportOperator):
         :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
         """
         check_rendered(self, context)
-        is_of_user = self.read is not None and needs(self.read, "email")
-        if self.user_email is not None and not is_of_user:
-            raise AssistantInputError("user_email is only for read='user_statistics'", field="user_email")
         last = self.day(context)
-        if not self._is_by_day:
+        if self.date_field is None:
             return self._write_day(context, self._reading(self.query or {}), last)
         progress = self.progress(context, "reads")
         first = last - ONE_DAY * (self.days - 1)
         if progress is not None:
             first = progress.first_day(last, self.days)
-        query = self.query
-        if query is None and self.read == HISTORY:
-            query = day_range(first, last)
-        return self._write_days(context, self._reading(query or {}), first, last, progress)
-
-    @property
-    def _is_by_day(self) -> bool:
-        return self.date_field is not None or self.read == HISTORY
+        return self._write_days(context, self._reading(self.query or {}), first, last, progress)
 
     def _reading(self, query: Mapping[str, str]) -> Reading:
         names = (self._last_word(), *records.LIST_FIELDS)
-        place = ListPlace(self.items, names, any_name=self._is_by_day)
+        place = ListPlace(self.items, names, any_name=self.date_field is not None)
         return read_all(self._send, query, place, label=self._label(), with_emails=self.with_emails)
 
     def _send(self, query: Mapping[str, str]) -> ApiReply:
-        if self.read is not None:
-            return self.hook.read(self.read, email=self.user_email, params=query)
-        return self.hook.call("GET", with_query(self._path(), query))
+        return self.hook.read(self._path(), query)
 
     def _path(self) -> str:
-        """Return the path of the route; for a name, the path with its placeholders."""
-        if self.read is not None:
-            return READS.get(self.read, self.read)
-        return str(self.path)
+        """Return the path of the route, or its name."""
+        return self.read or str(self.path)
 
     def _label(self) -> str:
         """Return the name of the read, for the column ``read`` and for messages."""
@@ -364,8 +330,7 @@ class AssistantReadToParquetOperator(ExportOperator):
             tenant_id=self._tenant_id(),
             site_id=self._site_id(),
             logical_date=context["dag_run"].logical_date,
-            user_label=None if self.user_email is None else user_label(self.user_email),
-            email=self.user_email if self.with_emails else None,
+            user_label=_id_in(self.path, "users") if self.path else None,
             read=self._label(),
             item=item,
         )
@@ -377,9 +342,7 @@ class AssistantReadToParquetOperator(ExportOperator):
     def _site_id(self) -> str | None:
         if self.path is not None:
             return _id_in(self.path, "sites")
-        if self.read is not None and needs(self.read, "site_id"):
-            return self.hook.resolve_site_id()
-        return None
+        return self.hook.resolve_site_id() if self.read == "statistics" else None
 
     def _item_key(self, reading: Reading) -> str | None:
         """Return the field that names an item of the list, if list_keys gives one."""
