@@ -134,12 +134,3 @@ def time_of_day(moment: float) -> str:
     :param moment: Seconds since the epoch.
     """
     return f"{datetime.fromtimestamp(moment, UTC):%H:%M:%S} UTC"
-
-
-def no_poll_since(moment: float) -> str:
-    """
-    Return that no poll of a chat request was answered, as a part of a sentence.
-
-    :param moment: Time of the last answer, in seconds since the epoch.
-    """
-    return f"no poll was answered since {time_of_day(moment)}"

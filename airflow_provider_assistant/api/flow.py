@@ -1,14 +1,13 @@
 """
-Retries, timeouts and polling as generators that do no input or output.
+Retries and timeouts as generators that do no input or output.
 
-A flow is a generator. It yields a step (send a call, wait, record a measurement), receives the outcome of the step, and
-returns its result. :mod:`airflow_provider_assistant.client.client` runs flows over HTTP, with or without asyncio. So
-the rules exist once for both, and tests run them without a socket.
+A flow is a generator. It yields a step (send a call, wait), receives the outcome of the step, and returns its result.
+:mod:`airflow_provider_assistant.client.client` runs flows over HTTP, with or without asyncio. So the rules exist once
+for both, and tests run them without a socket.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import random
 from collections.abc import Callable, Generator
@@ -18,18 +17,17 @@ from typing import Any, Generic, TypeAlias, TypeGuard, TypeVar
 
 from airflow_provider_assistant.api import errors
 from airflow_provider_assistant.api.call import Call, CallInfo, Response, TransportFailure
-from airflow_provider_assistant.api.gateways import ONLY_GATEWAYS, gateway_reply
+from airflow_provider_assistant.api.gateways import gateway_reply
 from airflow_provider_assistant.api.outage import Outage, is_unanswered
-from airflow_provider_assistant.api.replies import ApiReply, ChatRequest
+from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.api.reported_errors import reported_error
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantError,
     AssistantRateLimitError,
-    AssistantRequestTimeoutError,
     AssistantResponseError,
 )
-from airflow_provider_assistant.texts import counted, no_poll_since
+from airflow_provider_assistant.texts import counted
 
 log = logging.getLogger(__name__)
 
@@ -44,18 +42,12 @@ LEAST_JITTER = 0.1
 LONGEST_UNASKED = 1.0
 # Exponent limit of the backoff, which avoids an overflow: 2**64 times any first pause exceeds every ``max_backoff``.
 MOST_DOUBLINGS = 64
-# Maximum seconds that a last poll may take after the deadline: less than the time that Airflow waits for a trigger.
-LAST_POLL = 120.0
 # For each retry, a call waits for the end of an outage 40 times as long as its first pause: 20 s by default. The pauses
 # double until they are ten times as long as the first one: 5 s by default.
 OUTAGE_PER_RETRY = 40
 LONGEST_IN_OUTAGE = 10
 # What to do about a body that nothing of the API sends.
 CHECK_BASE_URL = "Check the base URL in the Airflow connection."
-# A silence of fewer seconds is not worth mentioning.
-SHORT_SILENCE = 10.0
-# Log message for an error of a poll that does not end polling.
-POLLING_GOES_ON = "Polling goes on after this: %s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +64,11 @@ class Send:
 @dataclass(frozen=True, slots=True)
 class Wait:
     """
-    Step: wait, before a retry or before the next poll.
+    Step: wait before a retry.
 
     :param seconds: Seconds to wait.
-    :param retry_of: Call that is retried afterwards; None between polls.
-    :param reason: Error that causes the retry; None between polls.
+    :param retry_of: Call that is retried afterwards.
+    :param reason: Error that causes the retry.
     :param ambiguous: Whether the failed call may have taken effect nevertheless.
     """
 
@@ -86,31 +78,7 @@ class Wait:
     ambiguous: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """
-    Step: record that an async chat request has ended.
-
-    :param state: ``complete`` or ``failed``.
-    :param seconds: Seconds from the submission, or from the start of the wait, to the poll that found the end.
-    """
-
-    state: str
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Polled:
-    """
-    Step: record that a scheduled poll was answered, or failed.
-
-    :param lag: Seconds from the scheduled time to the answer.
-    """
-
-    lag: float
-
-
-Step: TypeAlias = Send | Wait | Measured | Polled
+Step: TypeAlias = Send | Wait
 Outcome: TypeAlias = Response | TransportFailure | None
 Flow: TypeAlias = Generator[Step, Outcome, T]
 Clock: TypeAlias = Callable[[], float]
@@ -353,149 +321,13 @@ class _Waiting:
         return replace(error, happened=happened, outage_seconds=self.seconds)
 
 
-def poll(
-    call: Call[ChatRequest], *, since: float, now: Clock, due: float | None = None
-) -> Flow[ChatRequest | AssistantError]:
-    """
-    Poll an async chat request once, and return it; return a transient error instead of raising it.
-
-    The reply of a gateway counts as a transient error, such as a redirect or a web page: the chat request was submitted
-    through the same gateway. A refusal that only gateways send, such as a 407, does not pass.
-
-    :param call: The ``GET …/chat/requests/{request_id}`` call.
-    :param since: Time of the submission, or of the start of the wait, in seconds since the epoch.
-    :param now: Clock, returning seconds since the epoch.
-    :param due: Time at which this poll was scheduled, in seconds since the epoch. Default: None, not scheduled.
-    :return: The chat request, pending or ended, or the transient error, which the caller should log.
-    :raises AssistantAPIError: The service answered with a 4xx that another poll would get as well.
-    """
+def once(call: Call[T], *, now: Clock) -> Flow[T]:
+    """Send a call once, and return its reply, or raise its error."""
     outcome = _answered((yield Send(call)))
-    if due is not None:
-        yield Polled(max(0.0, now() - due))
-    try:
-        taken = _taken(call, outcome)
-    except AssistantResponseError as error:
-        return error
-    if not isinstance(taken, _Taken):
-        failed_poll = _error(call, taken, now)
-        if errors.is_refused(failed_poll) or getattr(failed_poll, "status", None) in ONLY_GATEWAYS:
-            raise failed_poll
-        return failed_poll
-    request = taken.reply
-    if request.state != "pending":
-        yield Measured(request.state, max(0.0, now() - since))
-    return request
-
-
-def wait_for(
-    call: Call[ChatRequest],
-    *,
-    since: float,
-    deadline: float,
-    interval: float,
-    now: Clock,
-    longest_interval: float | None = None,
-    first_poll: float | None = None,
-    polls: int = 0,
-) -> Flow[tuple[ChatRequest, int]]:
-    """
-    Poll an async chat request until it ends, and return it with the number of polls.
-
-    Transient errors do not end the wait: an outage that ends before the deadline does no harm. The deadline is a
-    wall-clock time, so a flow that starts again after a restart keeps it. The flow also adds up its own waits, so
-    setting the clock back does not make it wait longer. A client whose requests are held back past the deadline throws
-    a TimeoutError into the flow, which then times out.
-
-    :param call: The ``GET …/chat/requests/{request_id}`` call.
-    :param since: Time of the submission, or of the start of the wait, in seconds since the epoch.
-    :param deadline: Time at which to stop polling, in seconds since the epoch; at least one poll is sent.
-    :param interval: Seconds between polls; a longer ``Retry-After`` is followed.
-    :param now: Clock, returning seconds since the epoch.
-    :param longest_interval: Seconds up to which the interval doubles after each poll. Default: None, it stays the same.
-    :param first_poll: Time of the first poll, in seconds since the epoch. Default: None, at once.
-    :param polls: Number of polls that were sent before. Default: 0.
-    :return: The ended chat request, and the number of polls.
-    :raises AssistantRequestTimeoutError: The chat request did not end before the deadline.
-    :raises AssistantAPIError: The service answered with a 4xx that another poll would get as well.
-    """
-    found = Polls(call, since=since, now=now, count=polls)
-    # Seconds until the deadline, if no wait is longer than it should be.
-    left = deadline - now()
-    due: float | None = None
-    with contextlib.suppress(TimeoutError):
-        if first_poll is not None:
-            pause = min(first_poll, deadline) - now()
-            if pause > 0:
-                left -= pause
-                yield Wait(pause)
-        while True:
-            request = yield from poll(call, since=since, now=now, due=due)
-            found.take(request)
-            pause = interval
-            if longest_interval is not None:
-                pause = min(interval * 2.0 ** min(found.count - 1, MOST_DOUBLINGS), longest_interval)
-            if isinstance(request, AssistantError):
-                pause = max(pause, getattr(request, "retry_after", None) or 0.0)
-            elif request.state != "pending":
-                return request, found.count
-            polled_at = now()
-            # The smaller one: the clock may have been set back.
-            remaining = min(left, deadline - polled_at)
-            if remaining <= 0:
-                break
-            pause = min(pause, remaining)
-            left -= pause
-            due = polled_at + pause
-            yield Wait(pause)
-    raise found.timed_out()
-
-
-class Polls:
-    """
-    What the polls of one chat request have found, to say it when the wait ends.
-
-    :param since: Time of the submission, or of the start of the wait, in seconds since the epoch.
-    :param count: Number of polls that were sent before. Default: 0.
-    """
-
-    def __init__(self, call: Call[ChatRequest], *, since: float, now: Clock, count: int = 0) -> None:
-        self.count = count
-        self.call = call
-        self._since = since
-        self._now = now
-        self._answered_at = now()
-        self._request_id = self._status = ""
-        self._last_result = "the rate limit held every poll back"
-
-    def take(self, result: ChatRequest | AssistantError) -> None:
-        """Count a poll, and log its error or its new status."""
-        self.count += 1
-        if isinstance(result, AssistantError):
-            log.warning(POLLING_GOES_ON, result)
-            silence = ""
-            if self._now() - self._answered_at > SHORT_SILENCE:
-                silence = f"{no_poll_since(self._answered_at)}; "
-            self._last_result = silence + result.happened
-        elif result.state == "pending":
-            if result.status != self._status:
-                log.info("%s: status %r means pending", self.call, result.status)
-            self._answered_at = self._now()
-            self._request_id, self._status = result.request_id, result.status
-            self._last_result = f"the last status was {result.status!r}"
-
-    def timed_out(self) -> AssistantRequestTimeoutError:
-        """Return the error of a wait that has ended before the chat request."""
-        waited = f"{self._now() - self._since:.0f} s and {counted(self.count, 'poll')}"
-        happened = f"The chat request did not end within {waited}; {self._last_result}"
-        if str(self.call) not in happened:
-            happened += f" ({self.call})"
-        return AssistantRequestTimeoutError(
-            happened,
-            todo="It may still complete: run the task again to wait longer. If the status is final, add it to "
-            "the status words of the Airflow connection.",
-            request_id=self._request_id,
-            status=self._status,
-        )
+    taken = _taken(call, outcome)
+    if isinstance(taken, _Taken):
+        return taken.reply
+    raise _error(call, taken, now)
 
 
 def _answered(outcome: Outcome) -> Response | TransportFailure:

@@ -16,11 +16,11 @@ from typing import Any, Literal, TypeAlias
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_provider_assistant.api import endpoints, flow
+from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.replies import ApiReply, ChatAnswer
 from airflow_provider_assistant.asking.answers import NOT_SUBMITTED
 from airflow_provider_assistant.asking.earlier import Earlier, EarlierTries, earlier_tries
-from airflow_provider_assistant.asking.poller import Poller
+from airflow_provider_assistant.asking.poller import LAST_POLL, Poller
 from airflow_provider_assistant.asking.questions import Question, Questions
 from airflow_provider_assistant.asking.schedule import Silence
 from airflow_provider_assistant.asking.sessions import close_sessions, ended_sessions
@@ -303,7 +303,7 @@ class Batch:
         )
         sending = asyncio.create_task(sender.run(iter(items)))
         # A reply that is on its way is waited for.
-        patience = min(client.settings.timeout, flow.LAST_POLL)
+        patience = min(client.settings.timeout, LAST_POLL)
         try:
             while not sending.done():
                 await asyncio.wait({sending}, timeout=max(0.0, poller.schedule.deadline + patience - poller.now()))

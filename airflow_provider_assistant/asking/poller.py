@@ -1,33 +1,90 @@
-"""Poll many async chat requests at once, when :mod:`.schedule` plans it."""
+"""Poll async chat requests, one or ten thousand (``GET …/chat/requests/{request_id}``), when :mod:`.schedule` says."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Callable, Iterable
 
-from airflow_provider_assistant.api import endpoints, flow
+from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.api.call import Call
+from airflow_provider_assistant.api.replies import ChatRequest
 from airflow_provider_assistant.asking.schedule import DuePoll, Schedule
 from airflow_provider_assistant.asking.state import End, Request
 from airflow_provider_assistant.client.client import AssistantClient
-from airflow_provider_assistant.exceptions import AssistantAPIError, AssistantError
+from airflow_provider_assistant.exceptions import AssistantError
+from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.sending.decide import NotSentError
 
 log = logging.getLogger(__name__)
 
 # Seconds between two progress messages in the log.
 PROGRESS = 30.0
+# Maximum seconds that a last poll may take after the deadline: less than the time that Airflow waits for a trigger.
+LAST_POLL = 120.0
+
+
+async def poll_until(
+    client: AssistantClient,
+    site_id: str,
+    requests: Iterable[Request],
+    *,
+    deadline: float,
+    interval: float,
+    on_end: Callable[[End], None],
+    first: float | None = None,
+    max_concurrency: int = 1,
+) -> Schedule:
+    """
+    Poll chat requests until all have ended or the deadline has passed, and return what the polls met.
+
+    The parameters are those of :class:`Poller`.
+
+    :raises AssistantError: Further polls would get the same error, such as a 401.
+    """
+    poller = Poller(
+        client,
+        site_id,
+        deadline=deadline,
+        interval=interval,
+        on_end=on_end,
+        first=first,
+        max_concurrency=max_concurrency,
+    )
+    poller.close()
+    await poller.run(requests)
+    return poller.schedule
+
+
+def poll_now(client: AssistantClient, site_id: str, schedule: Schedule) -> End | None:
+    """
+    Send the next poll of a schedule at once, due or not, and return the end of its request.
+
+    :raises AssistantError: Further polls would get the same error.
+    """
+    poll = schedule.take(math.inf)
+    if poll is None:
+        raise ValueError("no request is open")
+    call = _call(client, site_id, poll)
+    try:
+        reply: ChatRequest | AssistantError = client.send_once(call)
+    except AssistantError as error:
+        reply = error
+    return _taken(schedule, poll, reply, client.now())
 
 
 class Poller:
     """
-    Poll chat requests until all have ended or the deadline passes (``GET …/chat/requests/{request_id}``).
+    Poll chat requests while others are still being submitted.
 
     :param client: Client to send with; a shared client also applies its shared limits.
     :param interval: Maximum time between two polls of one request, in seconds.
     :param deadline: Time at which to stop polling, in seconds since the epoch; each request is polled at least once.
     :param on_end: Called with the end of each request.
+    :param first: Age of a request at its first poll, see :class:`.Schedule`.
+    :param max_concurrency: Maximum number of polls in flight.
     """
 
     def __init__(
@@ -39,6 +96,7 @@ class Poller:
         deadline: float,
         on_end: Callable[[End], None],
         max_concurrency: int,
+        first: float | None = None,
     ) -> None:
         self._client = client
         self._site_id = site_id
@@ -46,11 +104,10 @@ class Poller:
         self._max_concurrency = max_concurrency
         # The event loop's clock goes on steadily, even if the wall clock is set.
         self._epoch = client.now() - asyncio.get_running_loop().time()
-        self._started = self.now()
-        self.schedule = Schedule(interval=interval, deadline=deadline, now=self._started)
+        self._started = self._logged_at = self.now()
+        self.schedule = Schedule(interval=interval, deadline=deadline, now=self._started, first=first)
         self._in_flight: set[asyncio.Task[None]] = set()
         self._has_changed = asyncio.Event()
-        self._logged_statuses: set[str] = set()
         self._fatal_error: BaseException | None = None
         self._takes_more = True
         self._is_stopped = False
@@ -78,30 +135,29 @@ class Poller:
         """
         Poll until :meth:`close` is called, and all requests have ended or the deadline has passed.
 
-        Polling ends one response timeout after the deadline if no poll is answered any more.
+        Polling ends one response timeout after the deadline if no poll is answered any more, also if a long
+        ``Retry-After`` holds them all back.
 
-        :raises AssistantAPIError: The service answered a poll with 401 or 403, so further polls would fail as well.
+        :raises AssistantError: Further polls would get the same error, such as a 401.
         """
         for request in requests:
             self.add(request)
-        progress = asyncio.create_task(self._log_progress())
         try:
-            while self._in_flight or (
-                not self._is_stopped and (self._takes_more or self.schedule.next_due is not None)
-            ):
+            while self._in_flight or self._has_work():
                 await self._step()
                 if self._fatal_error:
                     raise self._fatal_error
         finally:
-            for task in (progress, *self._in_flight):
-                task.cancel()
-            await asyncio.gather(progress, *self._in_flight, return_exceptions=True)
+            await self._cancel_polls()
             if self.schedule.polls:
                 log.info("%s", self.schedule)
 
     def now(self) -> float:
         """Return the time by a clock that goes on steadily, in seconds since the epoch."""
         return self._epoch + asyncio.get_running_loop().time()
+
+    def _has_work(self) -> bool:
+        return not self._is_stopped and (self._takes_more or self.schedule.next_due is not None)
 
     async def _step(self) -> None:
         """Start the polls that are due, then wait until another is due or one is done."""
@@ -113,20 +169,22 @@ class Poller:
             self._in_flight.add(task)
             task.add_done_callback(self._on_done)
         # After the deadline, polling goes on as long as polls are answered.
-        response_timeout = min(self._client.settings.timeout, flow.LAST_POLL)
+        response_timeout = min(self._client.settings.timeout, LAST_POLL)
         end = max(self._started, schedule.deadline, schedule.answered_at) + response_timeout
         if now >= end and not self._takes_more:
             schedule.give_up()
-            for task in self._in_flight:
-                task.cancel()
-            if self._in_flight:
-                await asyncio.wait(self._in_flight)
+            await self._cancel_polls()
             return
-        wake_ups = [] if self._takes_more else [end]
+        if now - self._logged_at >= PROGRESS:
+            self._logged_at = now
+            log.info("%s", schedule)
+        wake_ups = [self._logged_at + PROGRESS]
+        if not self._takes_more:
+            wake_ups.append(end)
         if schedule.next_due is not None and not self._is_stopped and len(self._in_flight) < self._max_concurrency:
             wake_ups.append(schedule.next_due)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(min(wake_ups) - self.now() if wake_ups else None):
+            async with asyncio.timeout(min(wake_ups) - self.now()):
                 await self._has_changed.wait()
 
     def _on_done(self, task: asyncio.Task[None]) -> None:
@@ -136,31 +194,44 @@ class Poller:
             # run() raises the first error.
             self._fatal_error = task.exception()
 
+    async def _cancel_polls(self) -> None:
+        polls = list(self._in_flight)
+        for task in polls:
+            task.cancel()
+        await asyncio.gather(*polls, return_exceptions=True)
+
     async def _poll(self, poll: DuePoll) -> None:
-        request = poll.request
-        call = endpoints.get_chat_request(self._site_id, str(request.request_id), self._client.settings.words)
         try:
-            steps = flow.poll(call, since=request.submitted_at, now=self.now, due=poll.due)
-            reply = await self._client.arun(steps)
+            reply: ChatRequest | AssistantError = await self._client.asend_once(
+                _call(self._client, self._site_id, poll)
+            )
         except NotSentError:
             # The sender has stopped, whose client this is.
             self.schedule.postpone(poll, self.now())
             return
-        except AssistantAPIError as error:
+        except AssistantError as error:
             reply = error
-        if isinstance(reply, AssistantError):
-            end = self.schedule.on_error(poll, reply, self.now())
-            if not end and self.schedule.failed_polls == 1:
-                log.warning(flow.POLLING_GOES_ON, reply)
-        else:
-            end = self.schedule.on_reply(poll, reply, self.now())
-            if not end and reply.status not in self._logged_statuses:
-                self._logged_statuses.add(reply.status)
-                log.info("Status %r is taken for still going.", reply.status)
+        metrics.poll_lag(self.now() - poll.due)
+        end = _taken(self.schedule, poll, reply, self.now())
         if end:
             self._on_end(end)
 
-    async def _log_progress(self) -> None:
-        while True:
-            await asyncio.sleep(PROGRESS)
-            log.info("%s", self.schedule)
+
+def _call(client: AssistantClient, site_id: str, poll: DuePoll) -> Call[ChatRequest]:
+    return endpoints.get_chat_request(site_id, str(poll.request.request_id), client.settings.words)
+
+
+def _taken(schedule: Schedule, poll: DuePoll, reply: ChatRequest | AssistantError, now: float) -> End | None:
+    """Return the end of a request, or plan its next poll; log the first error, and each new status."""
+    if isinstance(reply, AssistantError):
+        end = schedule.on_error(poll, reply, now)
+        if not end and schedule.failed_polls == 1:
+            log.warning("Polling goes on after this: %s", reply)
+        return end
+    end = schedule.on_reply(poll, reply, now)
+    if end:
+        metrics.async_completion(end.status, end.seconds or 0.0)
+    elif reply.status not in schedule.statuses:
+        schedule.statuses.add(reply.status)
+        log.info("Status %r is taken for still going.", reply.status)
+    return end

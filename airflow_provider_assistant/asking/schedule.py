@@ -6,15 +6,22 @@ import heapq
 from collections import Counter
 from typing import Any, NamedTuple
 
-from airflow_provider_assistant.api import errors, flow
+from airflow_provider_assistant.api import errors
+from airflow_provider_assistant.api.gateways import ONLY_GATEWAYS
 from airflow_provider_assistant.api.replies import ChatRequest
 from airflow_provider_assistant.asking.state import End, Request, Status
-from airflow_provider_assistant.exceptions import AssistantError, AssistantRateLimitError
+from airflow_provider_assistant.exceptions import (
+    AssistantAPIError,
+    AssistantError,
+    AssistantInputError,
+    AssistantRateLimitError,
+)
 from airflow_provider_assistant.texts import counted, time_of_day
 
-# The first poll of a request comes after this share of the interval, further polls whenever its age has doubled, and
-# from then on one per interval. So quick answers are found quickly, and slow ones cost few polls.
+# Share of the interval after which a request of a batch is polled first.
 FIRST = 0.25
+# A silence of fewer seconds is not worth mentioning.
+SHORT_SILENCE = 10.0
 
 
 class DuePoll(NamedTuple):
@@ -53,26 +60,37 @@ class Schedule:
     """
     Decide when to poll each request, until it has ended or the deadline passes.
 
-    All times are in seconds since the epoch.
+    A request is polled when its age is ``first``, then whenever its age has doubled, and from then on once per
+    interval. So quick answers are found quickly, and slow ones cost few polls. All times are in seconds since the
+    epoch.
 
     :param interval: Maximum time between two polls of one request, in seconds.
+    :param first: Age of a request at its first poll, and minimum time between two polls, in seconds. Default: None, a
+        quarter of the interval.
     :ivar deadline: Time at which polling stops. Each request is polled at least once.
     :ivar ended: Number of ended requests by status.
     :ivar open: Number of requests that have not ended.
+    :ivar polls: Number of polls that were answered or failed.
+    :ivar reply: The last reply.
+    :ivar error: Error of the last poll; None if it was answered, or if none has failed.
     """
 
-    def __init__(self, *, interval: float, deadline: float, now: float) -> None:
+    def __init__(self, *, interval: float, deadline: float, now: float, first: float | None = None) -> None:
         self.deadline = deadline
         self.ended: Counter[str] = Counter()
         self.open = self.polls = self.failed_polls = 0
+        # Status words that mean that a request goes on.
+        self.statuses: set[str] = set()
+        self.reply: ChatRequest | None = None
+        self.error: AssistantError | None = None
         # Time of the last poll that was answered; at first, that of the beginning.
         self.answered_at = now
         self._interval = interval
+        self._first = FIRST * interval if first is None else first
         self._due: list[DuePoll] = []
         self._added = 0
-        # Polls that were sent since the last answer, and the error of the last one.
+        # Polls that were sent since the last answer.
         self._silent_polls = 0
-        self._last_error: str | None = None
 
     def add(self, request: Request, now: float) -> None:
         """Plan the first poll of a request."""
@@ -80,7 +98,7 @@ class Schedule:
         self._added += 1
         age = max(0.0, now - request.submitted_at)
         # After a deadline that has passed, each request is polled once.
-        due = min(now + max(0.0, FIRST * self._interval - age), max(now, self.deadline))
+        due = min(now + max(0.0, self._first - age), max(now, self.deadline))
         heapq.heappush(self._due, DuePoll(due, self._added, request.polls + 1, request))
 
     @property
@@ -97,12 +115,13 @@ class Schedule:
         """Remove and return the next poll, which the caller has to send; None if none is due."""
         if not self._due or self._due[0].due > now:
             return None
-        self.polls += 1
         self._silent_polls += 1
         return heapq.heappop(self._due)
 
     def on_reply(self, poll: DuePoll, reply: ChatRequest, now: float) -> End | None:
         """Return the end of a request, or plan its next poll."""
+        self.polls += 1
+        self.reply = reply
         self._answered(now)
         if reply.state == "pending":
             self._plan_next(poll, now)
@@ -120,32 +139,34 @@ class Schedule:
 
     def on_error(self, poll: DuePoll, error: AssistantError, now: float) -> End | None:
         """
-        Return the end of a request that is lost, or plan its next poll after a transient error.
+        Return the end of a request that is lost, or plan its next poll: an outage that ends in time does no harm.
+
+        The page of a gateway counts as an outage, because the request was submitted through the same gateway.
 
         :raises AssistantError: Further polls would get the same error.
         """
+        self.polls += 1
         if errors.is_refused(error) or isinstance(error, AssistantRateLimitError):
             self._answered(now)
+        self.error = error
         if errors.is_lost(error):
             return self._end(poll, now, "lost", error=str(error))
-        if errors.is_refused(error):
+        if errors.is_refused(error) or _refuses_every_poll(error):
             raise error
         self.failed_polls += 1
-        self._last_error = error.happened
         self._plan_next(poll, now, getattr(error, "retry_after", None) or 0.0)
         return None
 
     def postpone(self, poll: DuePoll, now: float) -> None:
         """Plan a poll again that was not sent."""
-        self.polls -= 1
         self._silent_polls -= 1
         self._plan_next(poll._replace(number=poll.number - 1), now)
 
     def silence(self, now: float) -> Silence | None:
         """Return that no poll was answered at the end; None if some were, or it is only a few seconds."""
-        if not self.open or not self._silent_polls or now - self.answered_at <= flow.SHORT_SILENCE:
+        if not self.open or not self._silent_polls or now - self.answered_at <= SHORT_SILENCE:
             return None
-        return Silence(self.answered_at, self._silent_polls, self._last_error)
+        return Silence(self.answered_at, self._silent_polls, self.error.happened if self.error else None)
 
     def give_up(self) -> None:
         """Plan no further polls."""
@@ -154,13 +175,13 @@ class Schedule:
     def _answered(self, now: float) -> None:
         self.answered_at = now
         self._silent_polls = 0
-        self._last_error = None
+        self.error = None
 
     def _plan_next(self, poll: DuePoll, now: float, retry_after: float = 0.0) -> None:
         if now < self.deadline:
             age = max(0.0, now - poll.request.submitted_at)
             # After a wait as long as its age, the age has doubled.
-            wait = max(min(max(age, FIRST * self._interval), self._interval), retry_after)
+            wait = max(min(max(age, self._first), self._interval), retry_after)
             heapq.heappush(self._due, poll._replace(due=min(now + wait, self.deadline), number=poll.number + 1))
 
     def _end(self, poll: DuePoll, now: float, status: Status, **fields: Any) -> End:
@@ -172,3 +193,10 @@ class Schedule:
         ended = ", ".join(f"{count} {status}" for status, count in sorted(self.ended.items())) or "none"
         failed = f", {self.failed_polls} of them failed" if self.failed_polls else ""
         return f"Open: {counted(self.open, 'request')}; ended: {ended}; after {counted(self.polls, 'poll')}{failed}."
+
+
+def _refuses_every_poll(error: AssistantError) -> bool:
+    """Return whether a proxy in front of the service, or this package itself, would refuse the next poll as well."""
+    if isinstance(error, AssistantAPIError):
+        return error.status in ONLY_GATEWAYS
+    return isinstance(error, AssistantInputError)

@@ -11,11 +11,13 @@ from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from typing import Any
 
-from airflow_provider_assistant.api import endpoints, flow
 from airflow_provider_assistant.api.document_state import needs_attention
 from airflow_provider_assistant.api.replies import CreatedDocument
+from airflow_provider_assistant.asking.single import poll_chat
+from airflow_provider_assistant.asking.state import Request
 from airflow_provider_assistant.cli.output import BAD, DIM, GOOD, Console
 from airflow_provider_assistant.cli.runner import OK, WRONG, command, open_hook
+from airflow_provider_assistant.client.cancellation import run_coroutine
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantAuthenticationError,
@@ -214,18 +216,19 @@ class _Smoke:
         return f"request {self._request_id}"
 
     def _poll(self) -> str:
-        client = self._hook.client
-        call = endpoints.get_chat_request(self._hook.resolve_site_id(), self._request_id, client.settings.words)
-        since = client.now()
-        waiting = flow.wait_for(
-            call, since=since, deadline=since + self._timeout, interval=POLL_INTERVAL, now=client.now
-        )
-        request, polls = client.run(waiting)
-        if request.state == "failed":
+        async def wait() -> dict[str, Any]:
+            async with self._hook.async_client() as client:
+                request = Request("", self._request_id, "", client.now())
+                deadline = request.submitted_at + self._timeout
+                site_id = self._hook.resolve_site_id()
+                return await poll_chat(client, site_id, request, deadline=deadline, interval=POLL_INTERVAL)
+
+        ended = run_coroutine(wait())
+        if ended["state"] == "failed":
             raise AssistantRequestFailedError(
-                f"request {self._request_id} ended {request.status!r}: {request.error or ''}"
+                f"request {self._request_id} ended {ended['status']!r}: {ended['error'] or ''}"
             )
-        return f"{request.status} after {counted(polls, 'poll')}: {_reply(request.text)}"
+        return f"{ended['status']} after {counted(ended['polls'], 'poll')}: {_reply(ended['text'])}"
 
     def _rate(self) -> str:
         word = self._hook.settings.client.rating_words[0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import random
 import time
-import weakref
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -20,7 +19,7 @@ from airflow_provider_assistant.client.api_key import ApiKey
 from airflow_provider_assistant.client.defaults import get_client_defaults
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.transport import AsyncTransport, Transport
-from airflow_provider_assistant.observability import metrics, tracing
+from airflow_provider_assistant.observability import metrics
 
 log = logging.getLogger(__name__)
 
@@ -65,9 +64,6 @@ class AssistantClient:
         self.asleep = asleep or defaults.asleep
         self._rng = rng or defaults.rng()
         self.outage = Outage(settings.retry.pause_in_outage, self.now, self._rng)
-        self._requests = metrics.Requests()
-        # Users often forget to close a client: send its pending metrics when it is garbage-collected.
-        weakref.finalize(self, self._requests.flush)
         self._transport = transport or defaults.transport(settings)
         self._async_transport = async_transport or defaults.async_transport(settings)
         self._key = ApiKey(settings, [self._transport, self._async_transport])
@@ -90,8 +86,7 @@ class AssistantClient:
         steps = self._attempts(call)
         if on_ambiguous is not None:
             steps = decided(call, on_ambiguous, self.settings.retry, now=self.now, rng=self._rng, outage=self.outage)
-        with tracing.span(call.endpoint, call=str(call)):
-            return self.run(steps)
+        return self.run(steps)
 
     async def asend(self, call: Call[T]) -> T:
         """
@@ -101,8 +96,15 @@ class AssistantClient:
         :return: The reply that the call's parser builds.
         :raises AssistantError: The call failed; the subclasses are those of :meth:`send`.
         """
-        with tracing.span(call.endpoint, call=str(call)):
-            return await self.arun(self._attempts(call))
+        return await self.arun(self._attempts(call))
+
+    def send_once(self, call: Call[T]) -> T:
+        """Send one call without retries, and return its reply or raise the error of :meth:`send`."""
+        return self.run(flow.once(call, now=self.now))
+
+    async def asend_once(self, call: Call[T]) -> T:
+        """Do the same as :meth:`send_once` under asyncio."""
+        return await self.arun(flow.once(call, now=self.now))
 
     def run(self, steps: flow.Flow[T]) -> T:
         """
@@ -198,7 +200,7 @@ class AssistantClient:
         """Count a request, learn from its outcome, and return the outcome without the API key."""
         status = str(outcome.status) if isinstance(outcome, Response) else outcome.kind
         seconds = time.perf_counter() - started
-        self._requests.add(call.endpoint, status, seconds)
+        metrics.request(call.endpoint, status, seconds)
         outcome = self._key.redactor.outcome(outcome)
         self.outage.record(outcome, sent_at)
         return outcome
@@ -208,12 +210,10 @@ class AssistantClient:
 
     def close(self) -> None:
         """Close the connections of :meth:`send`."""
-        self._requests.flush()
         self._transport.close()
 
     async def aclose(self) -> None:
         """Close the connections of :meth:`asend`."""
-        self._requests.flush()
         await self._async_transport.close()
 
     def __enter__(self) -> Self:
@@ -237,23 +237,8 @@ class _Finished(Generic[T]):
 
 
 def _advance(steps: flow.Flow[T], outcome: flow.Outcome = None) -> flow.Send | flow.Wait | _Finished[T]:
-    """Continue a flow with the outcome of its last step, record its measurements, and return its next step."""
-    while True:
-        try:
-            step = steps.send(outcome)
-        except StopIteration as end:
-            return _Finished(end.value)
-        # The outcome belongs to the last step only.
-        outcome = None
-        match step:
-            case flow.Send():
-                return step
-            case flow.Measured(state, seconds):
-                metrics.async_completion(state, seconds)
-            case flow.Polled(lag):
-                metrics.poll_lag(lag)
-            case flow.Wait(seconds, retry_of, reason):
-                if retry_of:
-                    metrics.retry(retry_of.endpoint)
-                    tracing.waited(seconds, reason)
-                return step
+    """Continue a flow with the outcome of its last step, and return its next step."""
+    try:
+        return steps.send(outcome)
+    except StopIteration as end:
+        return _Finished(end.value)

@@ -200,7 +200,6 @@ class AdaptiveRateLimiter:
         self._waiting = 0
         self._changed = asyncio.Event()
         self._stopped: Exception | None = None
-        metrics.in_flight_limit(max_concurrency)
 
     def wait_in(self, outage: Outage, limit: float) -> None:
         """
@@ -354,6 +353,4 @@ class AdaptiveRateLimiter:
         self._changed.set()
 
     def _limit_to(self, limit: float) -> None:
-        if int(limit) != int(self.limit):
-            metrics.in_flight_limit(int(limit))
         self.limit = limit

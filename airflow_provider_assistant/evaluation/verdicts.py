@@ -25,7 +25,6 @@ from airflow_provider_assistant.exceptions import (
     AssistantInputError,
     AssistantJudgeLimitError,
 )
-from airflow_provider_assistant.observability import tracing
 from airflow_provider_assistant.texts import counted, shortened
 
 if TYPE_CHECKING:
@@ -147,9 +146,7 @@ class Verdicts:
         self._scorers = {content_hash: task.rubric.scorer for content_hash, task in needed.items()}
         log.info("The judges give %s; %d are known.", counted(len(needed), "verdict"), len(self._known.keys() & needed))
         try:
-            # One span for all requests: a trace with thousands of spans is not readable.
-            with tracing.span("judge", requests=len(needed.keys() - self._known.keys())):
-                await self._run(needed)
+            await self._run(needed)
         finally:
             if self._judged:
                 self._save(self.table())

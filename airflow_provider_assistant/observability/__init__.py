@@ -1,1 +1,1 @@
-"""Metrics, traces and lineage."""
+"""Metrics and lineage."""

@@ -25,23 +25,16 @@ class LineageDataset:
         ``postgres://host:port/database.schema.table``, ``duckdb:///path/of/file.duckdb/file.schema.table``.
     :param columns: Type by column name. Empty if unknown.
     :param rows: Number of rows that the task wrote. None if unknown.
-    :param bytes: Number of bytes that the task wrote. None if unknown.
     """
 
     uri: str
     columns: Mapping[str, str] = field(default_factory=dict)
     rows: int | None = None
-    bytes: int | None = None
 
 
-def table_at(uri: str, table: pa.Table, size: int | None = None) -> LineageDataset:
-    """
-    Return the description of a table that a task wrote, with its columns and row count.
-
-    :param size: Number of bytes written, or None if unknown.
-    """
-    columns = {column.name: str(column.type) for column in table.schema}
-    return LineageDataset(uri=uri, columns=columns, rows=table.num_rows, bytes=size)
+def table_at(uri: str, table: pa.Table) -> LineageDataset:
+    """Return the description of a table that a task wrote, with its columns and row count."""
+    return LineageDataset(uri, {column.name: str(column.type) for column in table.schema}, table.num_rows)
 
 
 def dataset_name(uri: str) -> tuple[str, str]:
@@ -58,20 +51,16 @@ def dataset_name(uri: str) -> tuple[str, str]:
     if parts.scheme == "duckdb":
         file, _, table = parts.path.rpartition("/")
         return f"duckdb://{file}", table
-    scheme = parts.scheme
-    if scheme in SCHEMES:
-        scheme = SCHEMES[scheme]
+    scheme = SCHEMES.get(parts.scheme, parts.scheme)
     _, _, host = parts.netloc.rpartition("@")
-    name = parts.path.strip("/") or "/"
-    return f"{scheme}://{host}", name
+    return f"{scheme}://{host}", parts.path.strip("/") or "/"
 
 
 def operator_lineage(inputs: Iterable[LineageDataset], outputs: Iterable[LineageDataset]) -> OperatorLineage[Any, Any]:
     """
     Return an operator's lineage for Airflow's OpenLineage provider, which must be installed.
 
-    :param outputs: What the task wrote; entries with the same URI are added up.
-    :return: Inputs with their columns, and outputs with their columns, rows and bytes.
+    :param outputs: What the task wrote; the rows of entries with the same URI are added up.
     """
     from airflow.providers.common.compat.openlineage.facet import (
         InputDataset,
@@ -82,48 +71,25 @@ def operator_lineage(inputs: Iterable[LineageDataset], outputs: Iterable[Lineage
     )
     from airflow.providers.openlineage.extractors import OperatorLineage
 
-    def schema_facet(dataset: LineageDataset) -> dict[str, Any]:
-        columns = dataset.columns.items()
-        fields = [SchemaDatasetFacetFields(name=name, type=kind) for name, kind in columns]
-        if not fields:
-            return {}
-        return {"schema": SchemaDatasetFacet(fields=fields)}
-
-    input_datasets = []
-    for dataset in inputs:
+    def described(dataset: LineageDataset) -> dict[str, Any]:
         namespace, name = dataset_name(dataset.uri)
-        facets = schema_facet(dataset)
-        input_datasets.append(InputDataset(namespace=namespace, name=name, facets=facets))
+        fields = [SchemaDatasetFacetFields(name=column, type=kind) for column, kind in dataset.columns.items()]
+        return {
+            "namespace": namespace,
+            "name": name,
+            "facets": {"schema": SchemaDatasetFacet(fields=fields)} if fields else {},
+        }
+
+    written: dict[str, LineageDataset] = {}
+    for output in outputs:
+        earlier = written.get(output.uri)
+        rows = output.rows
+        if earlier:
+            # A total with an unknown part is unknown.
+            rows = None if rows is None or earlier.rows is None else rows + earlier.rows
+        written[output.uri] = replace(output, rows=rows)
     output_datasets = []
-    for dataset in merged(outputs):
-        namespace, name = dataset_name(dataset.uri)
-        statistics = OutputStatisticsOutputDatasetFacet(rowCount=dataset.rows, size=dataset.bytes)
-        output_dataset = OutputDataset(
-            namespace=namespace,
-            name=name,
-            facets=schema_facet(dataset),
-            outputFacets={"outputStatistics": statistics},
-        )
-        output_datasets.append(output_dataset)
-    return OperatorLineage(inputs=input_datasets, outputs=output_datasets)
-
-
-def merged(written: Iterable[LineageDataset]) -> list[LineageDataset]:
-    """Return each dataset once, with the rows and bytes of its entries added up."""
-    dataset_by_uri: dict[str, LineageDataset] = {}
-    for dataset in written:
-        earlier = dataset_by_uri.get(dataset.uri)
-        if earlier is None:
-            dataset_by_uri[dataset.uri] = dataset
-            continue
-        rows = _total(earlier.rows, dataset.rows)
-        size = _total(earlier.bytes, dataset.bytes)
-        dataset_by_uri[dataset.uri] = replace(dataset, rows=rows, bytes=size)
-    return list(dataset_by_uri.values())
-
-
-def _total(number: int | None, other: int | None) -> int | None:
-    # A total with an unknown part is unknown.
-    if number is None or other is None:
-        return None
-    return number + other
+    for output in written.values():
+        statistics = OutputStatisticsOutputDatasetFacet(rowCount=output.rows)
+        output_datasets.append(OutputDataset(**described(output), outputFacets={"outputStatistics": statistics}))
+    return OperatorLineage(inputs=[InputDataset(**described(dataset)) for dataset in inputs], outputs=output_datasets)

@@ -1,25 +1,18 @@
-"""Names of the package's Airflow metrics, and functions that send them."""
+"""The package's metrics, which Airflow sends to its metrics backend."""
 
 from __future__ import annotations
 
 import re
-import threading
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import timedelta
 from functools import cache
 from typing import Any, Final
 
 REQUESTS: Final = "assistant.requests"
 REQUEST_DURATION: Final = "assistant.request_duration"
-RETRIES: Final = "assistant.retries"
-RATE_LIMITED: Final = "assistant.rate_limited"
-SERVER_ERRORS: Final = "assistant.server_errors"
+BACKOFF_DURATION: Final = "assistant.backoff_duration"
 COMPLETION_DURATION: Final = "assistant.async_completion_duration"
 POLL_LAG: Final = "assistant.poll_lag"
-BACKOFF_DURATION: Final = "assistant.backoff_duration"
-IN_FLIGHT_LIMIT: Final = "assistant.in_flight_limit"
 ROWS: Final = "assistant.rows"
 DRAFTS: Final = "assistant.drafts"
 QUESTIONS: Final = "assistant.questions"
@@ -28,66 +21,6 @@ EVALUATION_SCORE: Final = "assistant.evaluation_score"
 EVALUATION_COVERAGE: Final = "assistant.evaluation_coverage"
 EVALUATION_PASS_RATE: Final = "assistant.evaluation_pass_rate"  # noqa: S105 (not a password)
 EVALUATION_PASSED: Final = "assistant.evaluation_passed"
-
-# Requests per second with the same tags whose metrics are sent one by one.
-SENT_EACH_SECOND: Final = 100
-
-
-class Requests:
-    """
-    Count and time the requests of one client.
-
-    Every request is counted. To keep fast loads fast, only the first 100 requests per second with the same tags are
-    sent one by one, with their duration. The others of that second are counted together, without durations.
-    """
-
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self._now = now
-        self._lock = threading.Lock()
-        # The current second of each endpoint and status.
-        self._seconds: dict[tuple[str, str], _Second] = {}
-
-    def add(self, endpoint: str, status: str, seconds: float) -> None:
-        """
-        Count one request.
-
-        :param endpoint: Short name of the route, such as ``chat.async``.
-        :param status: HTTP status; ``connection`` or ``timeout`` if there was no response.
-        :param seconds: Seconds from the start of the request to the end of the response.
-        """
-        now = self._now()
-        with self._lock:
-            second = self._seconds.get((endpoint, status))
-            if second is None:
-                second = self._seconds[endpoint, status] = _Second(began=now)
-            elif now - second.began >= 1.0:
-                # The second is over: send the requests that it held back.
-                _count_requests(endpoint, status, second.held_back)
-                second = self._seconds[endpoint, status] = _Second(began=now)
-            if second.sent >= SENT_EACH_SECOND:
-                second.held_back += 1
-                return
-            second.sent += 1
-        _count_requests(endpoint, status, 1)
-        # Send a timedelta: a plain number means milliseconds to one backend and seconds to another.
-        tags = {"endpoint": endpoint, "status": status}
-        airflow_stats().timing(REQUEST_DURATION, timedelta(seconds=seconds), tags=tags)
-
-    def flush(self) -> None:
-        """Send the counts that are held back."""
-        with self._lock:
-            for (endpoint, status), second in self._seconds.items():
-                _count_requests(endpoint, status, second.held_back)
-                second.held_back = 0
-
-
-@dataclass(slots=True)
-class _Second:
-    """Number of requests within a second that are sent, or held back until its end."""
-
-    began: float
-    sent: int = 0
-    held_back: int = 0
 
 
 @cache
@@ -99,20 +32,22 @@ def airflow_stats() -> Any:
     return Stats
 
 
-def _count_requests(endpoint: str, status: str, count: int) -> None:
-    if not count:
-        return
+def request(endpoint: str, status: str, seconds: float) -> None:
+    """
+    Count and time one request.
+
+    :param endpoint: Short name of the route, such as ``chat.async``.
+    :param status: HTTP status; ``connection`` or ``timeout`` if there was no response.
+    :param seconds: Seconds from the start of the request to the end of the response.
+    """
     tags = {"endpoint": endpoint, "status": status}
-    airflow_stats().incr(REQUESTS, count, tags=tags)
-    if status == "429":
-        airflow_stats().incr(RATE_LIMITED, count, tags={"endpoint": endpoint})
-    elif status.startswith("5"):
-        airflow_stats().incr(SERVER_ERRORS, count, tags=tags)
+    airflow_stats().incr(REQUESTS, 1, tags=tags)
+    _time(REQUEST_DURATION, seconds, tags)
 
 
-def retry(endpoint: str) -> None:
-    """Count one retry of a request."""
-    airflow_stats().incr(RETRIES, tags={"endpoint": endpoint})
+def pause(seconds: float) -> None:
+    """Record one pause after a 429, which holds back all requests that share a rate limiter."""
+    _time(BACKOFF_DURATION, seconds, {})
 
 
 def async_completion(state: str, seconds: float) -> None:
@@ -120,9 +55,9 @@ def async_completion(state: str, seconds: float) -> None:
     Record the duration of an async chat request.
 
     :param state: ``complete`` or ``failed``.
-    :param seconds: Seconds from the submission to the poll that found the end.
+    :param seconds: Seconds from the submission, or from the start of a sensor, to the poll that found the end.
     """
-    airflow_stats().timing(COMPLETION_DURATION, timedelta(seconds=seconds), tags={"state": state})
+    _time(COMPLETION_DURATION, seconds, {"state": state})
 
 
 def poll_lag(seconds: float) -> None:
@@ -131,36 +66,20 @@ def poll_lag(seconds: float) -> None:
 
     :param seconds: Seconds from the scheduled time of the poll to its answer.
     """
-    # The wall clock may have been set back in the meantime.
-    airflow_stats().timing(POLL_LAG, timedelta(seconds=max(0.0, seconds)), tags={})
-
-
-def pause(seconds: float) -> None:
-    """Record one pause after a 429, which holds back all requests that share a rate limiter."""
-    airflow_stats().timing(BACKOFF_DURATION, timedelta(seconds=seconds), tags={})
-
-
-def in_flight_limit(limit: int) -> None:
-    """Set the gauge of the current limit for requests in flight."""
-    airflow_stats().gauge(IN_FLIGHT_LIMIT, limit, tags={})
+    _time(POLL_LAG, seconds, {})
 
 
 def rows(kind: str, ends: Mapping[str, int]) -> None:
     """
-    Count the rows of one attempt of a load.
+    Count the rows of one attempt of a load by outcome.
 
     :param kind: Kind of the documents: ``qa``, ``text`` or ``file``.
-    :param ends: Number of rows by outcome.
     """
     _count(ROWS, "outcome", ends, kind=kind)
 
 
 def drafts(kind: str, count: int) -> None:
-    """
-    Count the documents of one attempt of a load that were created and are not in use.
-
-    :param kind: Kind of the documents: ``qa``, ``text`` or ``file``.
-    """
+    """Count the documents of one attempt of a load that were created and are not in use."""
     _count(DRAFTS, "kind", {kind: count})
 
 
@@ -178,31 +97,37 @@ def evaluation(
     name: str, verdict: str, *, means: Mapping[str, float | None], coverage: float, pass_rate: float | None
 ) -> None:
     """
-    Set the gauges of an evaluation's result.
+    Set the gauges of an evaluation's result; a figure that is None sets none.
 
-    :param verdict: ``passed``, ``failed``, or ``none`` for an evaluation without a gate, which sets no gauge for it.
-    :param means: Mean score by scorer; None sets no gauge.
+    :param verdict: ``passed``, ``failed``, or ``none`` for an evaluation without a gate.
+    :param means: Mean score by scorer.
     :param coverage: Share of the questions that have an answer, from 0 to 1.
-    :param pass_rate: Share of the judged questions that pass, from 0 to 1; None sets no gauge.
+    :param pass_rate: Share of the judged questions that pass, from 0 to 1.
     """
     tags = {"evaluation": _tag(name)}
     for scorer, mean in means.items():
-        if mean is not None:
-            scorer_tags = {**tags, "scorer": _tag(scorer)}
-            airflow_stats().gauge(EVALUATION_SCORE, mean, tags=scorer_tags)
-    airflow_stats().gauge(EVALUATION_COVERAGE, coverage, tags=tags)
-    if pass_rate is not None:
-        airflow_stats().gauge(EVALUATION_PASS_RATE, pass_rate, tags=tags)
-    if verdict != "none":
-        passed = 1 if verdict == "passed" else 0
-        airflow_stats().gauge(EVALUATION_PASSED, passed, tags=tags)
+        _show(EVALUATION_SCORE, mean, {**tags, "scorer": _tag(scorer)})
+    _show(EVALUATION_COVERAGE, coverage, tags)
+    _show(EVALUATION_PASS_RATE, pass_rate, tags)
+    passed = {"passed": 1, "failed": 0}.get(verdict)
+    _show(EVALUATION_PASSED, passed, tags)
 
 
 def _count(metric: str, tag: str, count_by_value: Mapping[str, int], **other_tags: str) -> None:
-    """Increment a metric for every value of a tag."""
     for value, count in count_by_value.items():
         if count:
             airflow_stats().incr(metric, count, tags={**other_tags, tag: value})
+
+
+def _time(metric: str, seconds: float, tags: Mapping[str, str]) -> None:
+    # A timedelta: a plain number means milliseconds to one backend and seconds to another. The wall clock may have been
+    # set back meanwhile.
+    airflow_stats().timing(metric, timedelta(seconds=max(0.0, seconds)), tags=tags)
+
+
+def _show(metric: str, value: float | None, tags: Mapping[str, str]) -> None:
+    if value is not None:
+        airflow_stats().gauge(metric, value, tags=tags)
 
 
 def _tag(value: str) -> str:

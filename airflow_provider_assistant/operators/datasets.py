@@ -47,7 +47,7 @@ def publish(
     ti = context["ti"]
     provenance = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id}
     file = lake.publish(table, root, dataset, day, part_name, provenance=provenance)
-    written = table_at(str(object_storage_path(root) / dataset), table, file.bytes)
+    written = table_at(str(object_storage_path(root) / dataset), table)
     task.lineage_outputs = (*task.lineage_outputs, written)
     metrics.exported_rows(dataset, file.rows)
     return file

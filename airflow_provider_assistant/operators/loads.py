@@ -38,7 +38,7 @@ from airflow_provider_assistant.loading.options import (
 )
 from airflow_provider_assistant.loading.rows import Rows
 from airflow_provider_assistant.names import task_name
-from airflow_provider_assistant.observability import metrics, tracing
+from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.operators.base import AssistantOperator
 from airflow_provider_assistant.operators.datasets import publish_run
@@ -264,13 +264,7 @@ class AssistantLoadOperator(AssistantOperator):
             )
             self._load = load = Load(job, ledger, attempts, findings)
             try:
-                # One span for all rows: no tool can display a trace with millions of spans.
-                with tracing.span("load", site_id=scope.site.site_id, kind=self.kind) as span:
-                    try:
-                        run_coroutine(load.run())
-                    finally:
-                        ends = {**load.counts.outcomes, "drafts": load.counts.drafts}
-                        span.set_attributes({f"assistant.rows.{name}": count for name, count in ends.items()})
+                run_coroutine(load.run())
             except (AssistantRateLimitError, AssistantAmbiguousError) as error:
                 self._defer_after(error, until)
                 raise

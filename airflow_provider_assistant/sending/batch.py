@@ -17,7 +17,6 @@ from airflow_provider_assistant.exceptions import (
     AssistantLedgerError,
 )
 from airflow_provider_assistant.ledger import Outcome, ScopeLedger
-from airflow_provider_assistant.observability import tracing
 from airflow_provider_assistant.sending.client import SendingClient
 from airflow_provider_assistant.sending.decide import Item, outcome_of_reply
 from airflow_provider_assistant.sending.sender import Sender
@@ -88,11 +87,10 @@ class Batch:
         :raises AssistantError: The error of the last request.
         """
         self._client.logs_retries = True
-        with tracing.span(item.call.endpoint, call=str(item.call)):
-            self.send([item])
-            if self.results and self.results[0].reply is not None:
-                return self.results[0].reply
-            raise item.error or self.breaker.error or _claimed_elsewhere(item)
+        self.send([item])
+        if self.results and self.results[0].reply is not None:
+            return self.results[0].reply
+        raise item.error or self.breaker.error or _claimed_elsewhere(item)
 
     def cancel(self) -> None:
         """Stop sending, and end :meth:`send` within a few seconds. A signal handler may call this."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from airflow.providers.common.compat.sdk import (
     AirflowSensorTimeout,
@@ -15,30 +16,30 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from airflow_provider_assistant import parameters
-from airflow_provider_assistant.api import endpoints, flow
+from airflow_provider_assistant.api import errors
+from airflow_provider_assistant.api.errors import detail_of
+from airflow_provider_assistant.asking.poller import poll_now
+from airflow_provider_assistant.asking.schedule import Schedule
+from airflow_provider_assistant.asking.single import ended_chat, timed_out
+from airflow_provider_assistant.asking.state import Request
 from airflow_provider_assistant.exceptions import (
     AssistantAPIError,
-    AssistantError,
     AssistantLedgerError,
+    AssistantRequestFailedPermanentError,
     AssistantRequestTimeoutError,
 )
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.hooks.task_ledger import ledger_location, open_ledger, open_optional_ledger
+from airflow_provider_assistant.hooks.task_ledger import ledger_location
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered, naming_task
-from airflow_provider_assistant.ledger import check_location
-from airflow_provider_assistant.ledger.chats import submitted_at
+from airflow_provider_assistant.ledger import Ledger
+from airflow_provider_assistant.ledger.chats import RequestEnd, record_ends, submitted_at
 from airflow_provider_assistant.parameters import checked
 from airflow_provider_assistant.sensors.base import check_waits, skipped_softly, start_of_wait
+from airflow_provider_assistant.texts import counted
 from airflow_provider_assistant.triggers import events
-from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger, ended_request, times_of
-from airflow_provider_assistant.triggers.deferral import (
-    defer,
-    is_deferrable,
-    record_and_return,
-    record_loss,
-    restore_attributes,
-)
+from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger, ended_request
+from airflow_provider_assistant.triggers.deferral import defer, is_deferrable, restore_attributes
 
 
 class AssistantChatRequestSensor(BaseSensorOperator):
@@ -60,26 +61,21 @@ class AssistantChatRequestSensor(BaseSensorOperator):
     :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
     :param site_id: Site of the chat request. Default: None, the connection's.
     :param deferrable: Whether to wait in the triggerer. Default: None, Airflow's ``[operators] default_deferrable``.
-    :param ledger: Whether to record in the ledger how the request ended. Default: True.
-    :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection, or else of
-        Airflow's configuration.
     :param poke_interval: Time between two polls, in seconds or as a timedelta. Default: 5.
 
     Airflow's own parameters of sensors: ``timeout``, the longest total wait, by default 7 days; ``mode``, ``poke`` or
     ``reschedule`` if the sensor is not deferrable; ``soft_fail``, whether to skip the task instead of failing it;
-    ``exponential_backoff``, whether the time between two polls doubles each time, up to ``max_wait``. They mean the
-    same in every mode.
+    ``exponential_backoff``, whether the time between two polls doubles, up to ``max_wait``. They mean the same in every
+    mode.
     """
 
-    template_fields: Sequence[str] = ("assistant_conn_id", "site_id", "request_id", "ledger_conn_id")
+    template_fields: Sequence[str] = ("assistant_conn_id", "site_id", "request_id")
 
     parameter_checks: ClassVar[Checks] = {
         "request_id": parameters.text,
         "assistant_conn_id": parameters.text,
         "site_id": parameters.text,
         "deferrable": parameters.flag,
-        "ledger": parameters.flag,
-        "ledger_conn_id": parameters.text,
         "poke_interval": parameters.interval,
     }
     ui_color = "#e4e9fb"
@@ -91,8 +87,6 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         assistant_conn_id: str = AssistantHook.default_conn_name,
         site_id: str | None = None,
         deferrable: bool | None = None,
-        ledger: bool = True,
-        ledger_conn_id: str | None = None,
         poke_interval: float | timedelta = 5.0,
         **kwargs: Any,
     ) -> None:
@@ -108,11 +102,9 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         self.assistant_conn_id = assistant_conn_id
         self.site_id = site_id
         self.deferrable = is_deferrable(deferrable)
-        self.ledger = ledger
-        self.ledger_conn_id = ledger_conn_id
-        self._polls_before = 0
-        # Time of the first poll of a sensor that was rescheduled.
+        # Start of the wait and number of polls, if earlier processes have polled.
         self._started: float | None = None
+        self._polls_before = 0
         check_given(self)
 
     @cached_property
@@ -125,20 +117,19 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         """
         Wait for the answer and return it.
 
-        :param context: Airflow's context of the task.
-        :return: ``request_id``, ``state``, ``status``, ``text``, ``confidence_level`` and
-            ``confidence_score`` (None if the reply has none), ``error``, ``polls``, ``seconds`` from the
-            submission, or from the start of the wait if the ledger does not have the submission, to the poll that found
-            the end, and ``raw``, the last reply as received.
+        :return: ``request_id``, ``state``, ``status``, ``text``, ``confidence_level`` and ``confidence_score`` (None if
+            the reply has none), ``error``, ``polls``, ``seconds`` from the submission, or from the start of the wait if
+            the ledger does not have the submission, to the poll that found the end, and ``raw``, the last reply as
+            received.
         :raises AssistantRequestFailedPermanentError: The chat request failed.
         :raises AirflowSensorTimeout: The chat request did not end within ``timeout``.
         :raises AssistantAPIError: The service answered a poll with 400, 401, 403 or 404.
         """
         check_rendered(self, context)
         with skipped_softly(self):
-            self._started = start_of_wait(self, context)
             if self.mode == "reschedule":
                 # Each of the earlier polls was followed by a reschedule, and was in another process.
+                self._started = start_of_wait(self, context)
                 self._polls_before = context.get("task_reschedule_count", 0)
             if self.deferrable:
                 return self._poll_or_defer(context)
@@ -146,117 +137,133 @@ class AssistantChatRequestSensor(BaseSensorOperator):
                 return super().execute(context)
             except AirflowSensorTimeout:
                 # Airflow's own error does not say what the polls met.
-                late = self._polls.timed_out()
+                site_id = self.hook.resolve_site_id()
+                late = timed_out(self._schedule, site_id, self._request, self.hook.client.now())
                 raise AirflowSensorTimeout(str(late)) from late
-
-    def _poll_or_defer(self, context: Context) -> Any:
-        ended = self.poke(context)
-        if ended:
-            return ended.xcom_value
-        now = self.hook.client.now()
-        site_id = self.hook.resolve_site_id()
-        rendered = {
-            "assistant_conn_id": self.assistant_conn_id,
-            "site_id": site_id,
-            "request_id": self.request_id,
-            "ledger_conn_id": self.ledger_conn_id,
-        }
-        trigger = AssistantChatRequestTrigger(
-            assistant_conn_id=self.assistant_conn_id,
-            site_id=site_id,
-            request_id=self.request_id,
-            since=self._since,
-            deadline=now + self.timeout,
-            poll_interval=self.poke_interval,
-            longest_interval=self._longest_interval(),
-            first_poll=now + self.poke_interval,
-            polls=self._polls.count,
-            not_before=now + events.SETTLING_SECONDS,
-            rendered=rendered,
-        )
-        return defer(self, trigger, now=now)
 
     def poke(self, context: Context) -> PokeReturnValue:  # noqa: ARG002
         """
         Poll the chat request once.
 
-        :param context: Airflow's context of the task.
         :return: ``is_done``, and the answer as ``xcom_value`` once the chat request is complete.
         :raises AssistantRequestFailedPermanentError: The chat request failed.
         :raises AssistantAPIError: The service answered with 400, 401, 403 or 404.
         """
-        client = self.hook.client
-        try:
-            request = client.run(flow.poll(self._polls.call, since=self._since, now=client.now))
-        except AssistantAPIError as error:
-            with open_ledger(self) as ledger:
-                record_loss(error, self.request_id, self.hook, ledger)
-            raise
-        self._polls.take(request)
-        if isinstance(request, AssistantError) or request.state == "pending":
+        end = poll_now(self.hook.client, self.hook.resolve_site_id(), self._schedule)
+        if end is None:
             return PokeReturnValue(is_done=False)
-        ended = {**request.as_dict(), "polls": self._polls.count, **times_of(self._since, client.now())}
-        with open_optional_ledger(self) as ledger:
-            answer = record_and_return(ended, self.hook, ledger)
-        return PokeReturnValue(is_done=True, xcom_value=answer)
+        try:
+            ended = ended_chat(self._schedule, end)
+        except AssistantAPIError as error:
+            self._record_loss(error)
+            raise
+        return PokeReturnValue(is_done=True, xcom_value=self._answer(ended))
 
     @explained
     def execute_complete(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """
         Return the answer after a deferral.
 
-        :param context: Airflow's context of the task.
         :param event: Payload of the trigger's event.
         :return: The same as :meth:`execute`.
         :raises AssistantError: The same errors as :meth:`execute`.
         """
         restore_attributes(self, event)
         check_rendered(self, context)
-        with open_optional_ledger(self) as ledger:
-            try:
-                return record_and_return(ended_request(event), self.hook, ledger)
-            except AssistantRequestTimeoutError as error:
-                raise AirflowSensorTimeout(str(error)) from error
-            except AssistantAPIError as error:
-                record_loss(error, self.request_id, self.hook, ledger)
-                raise
+        try:
+            ended = ended_request(event)
+        except AssistantRequestTimeoutError as error:
+            raise AirflowSensorTimeout(str(error)) from error
+        except AssistantAPIError as error:
+            self._record_loss(error)
+            raise
+        return self._answer(ended)
 
     def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
-        """
-        Return what the sensor was waiting for, for the log of a failure.
-
-        :param context: Airflow's context of the task.
-        """
+        """Return what the sensor was waiting for, for the log of a failure."""
         doing = f"wait for chat request {self.request_id!r} on {self.hook.location()}"
         return FailureContext(doing, "The chat was submitted before, and stays at the service: a sensor only reads.")
 
     @cached_property
-    def _polls(self) -> flow.Polls:
-        """The polls of this process, and the number of those before."""
-        client = self.hook.client
-        call = endpoints.get_chat_request(self.hook.resolve_site_id(), self.request_id, client.settings.words)
-        return flow.Polls(call, since=self._since, now=client.now, count=self._polls_before)
-
-    def _longest_interval(self) -> float | None:
-        """Return the longest time between two polls of the trigger, in seconds; None if the time does not grow."""
-        if not self.exponential_backoff:
-            return None
-        return self.max_wait.total_seconds() if self.max_wait else self.timeout
+    def _request(self) -> Request:
+        started = self._started or self.hook.client.now()
+        return Request("", self.request_id, "", started, polls=self._polls_before)
 
     @cached_property
-    def _since(self) -> float:
-        """Time of the submission by the ledger, or else the current time, in seconds since the epoch."""
-        if self.ledger:
-            # Fail before the first poll. A ledger that is only unreachable does not fail the sensor.
-            check_location(ledger_location(self.hook, self.ledger_conn_id))
-        with open_optional_ledger(self) as ledger:
-            accepted_at = None
-            try:
-                if ledger:
-                    accepted_at = submitted_at(ledger, self.hook.site(), self.request_id)
-            except AssistantLedgerError as error:
-                self.log.warning("The ledger cannot be read, so the time of submission is unknown: %s", error)
-        since: float = self._started or self.hook.client.now()
-        if accepted_at:
-            since = accepted_at.timestamp()
-        return since
+    def _schedule(self) -> Schedule:
+        """What the polls of this process have met. Airflow decides when a sensor polls, and when it stops."""
+        now = self.hook.client.now()
+        schedule = Schedule(interval=self.poke_interval, deadline=math.inf, now=now)
+        schedule.add(self._request, now)
+        return schedule
+
+    def _poll_or_defer(self, context: Context) -> Any:
+        ended = self.poke(context)
+        return ended.xcom_value if ended else self._defer()
+
+    def _defer(self) -> NoReturn:
+        now = self.hook.client.now()
+        site_id = self.hook.resolve_site_id()
+        longest_interval = None
+        if self.exponential_backoff:
+            longest_interval = self.max_wait.total_seconds() if self.max_wait else self.timeout
+        trigger = AssistantChatRequestTrigger(
+            assistant_conn_id=self.assistant_conn_id,
+            site_id=site_id,
+            request_id=self.request_id,
+            since=self._request.submitted_at,
+            deadline=now + self.timeout,
+            poll_interval=self.poke_interval,
+            longest_interval=longest_interval,
+            polls=self._schedule.polls,
+            not_before=now + events.SETTLING_SECONDS,
+            rendered={
+                "assistant_conn_id": self.assistant_conn_id,
+                "site_id": site_id,
+                "request_id": self.request_id,
+            },
+        )
+        defer(self, trigger, now=now)
+
+    def _answer(self, ended: Mapping[str, Any]) -> dict[str, Any]:
+        """Record the end of the chat request, and return its answer or raise the error that it ended with."""
+        answer = dict(ended)
+        ended_at = answer.pop("ended_at")
+        submitted = self._record(RequestEnd(ended["state"], datetime.fromtimestamp(ended_at, UTC)))
+        if submitted:
+            # If the clock was set back, the difference would be negative.
+            answer["seconds"] = round(max(0.0, ended_at - submitted.timestamp()), 3)
+        where = f"request {self.request_id!r} on site {self.hook.resolve_site_id()!r}"
+        duration = f"after {answer['seconds']:.1f} s and {counted(answer['polls'], 'poll')}"
+        if answer["state"] == "failed":
+            reason = detail_of(answer["error"]) if answer["error"] else "the service does not say why"
+            raise AssistantRequestFailedPermanentError(
+                f"Chat ended {answer['status']!r}: {reason} ({where}, {duration})",
+                todo="Polling it again gives the same end: submit the question again.",
+                request_id=self.request_id,
+                status=answer["status"],
+            )
+        self.log.info("The chat %s is complete %s.", where, duration)
+        return answer
+
+    def _record_loss(self, error: AssistantAPIError) -> None:
+        """Record that the service no longer knows the chat request, if that is what an error means."""
+        if errors.is_lost(error):
+            self._record(RequestEnd("lost", datetime.now(UTC)))
+
+    def _record(self, end: RequestEnd) -> datetime | None:
+        """
+        Record the end in the ledger, for the task that submitted the chat request, and return the time of submission.
+
+        The answer does not depend on the ledger: if it cannot be used, log a warning.
+        """
+        try:
+            with Ledger.open_optional(ledger_location(self.hook, None)) as ledger:
+                if ledger is None:
+                    return None
+                site = self.hook.site()
+                record_ends(ledger.engine, site, {self.request_id: end})
+                return submitted_at(ledger, site, self.request_id)
+        except AssistantLedgerError as error:
+            self.log.warning("The end of chat request %r is not recorded: %s", self.request_id, error)
+            return None

@@ -1,17 +1,13 @@
-"""
-Carry errors and rendered attributes of the task in a trigger's event, which does not come too early.
-
-Airflow passes on neither the class nor the fields of an error that a trigger raises. Airflow also renders the task's
-templates again when the task resumes, and ``airflow dags test`` drops the arguments of the deferral.
-"""
+"""The base of the triggers, and how errors travel in their events."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException
+from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider_assistant import exceptions
 from airflow_provider_assistant.client.defaults import get_client_defaults
@@ -25,6 +21,38 @@ NO_CONNECTION = AirflowNotFoundException.__name__
 # Seconds from a deferral to the trigger's event, at least. If a task resumes before Airflow's scheduler has seen that
 # its process ended, which takes some seconds, the scheduler takes that end for one of the resumed task, and fails it.
 SETTLING_SECONDS = 10.0
+
+
+class AssistantTrigger(BaseTrigger):
+    """
+    Base of the triggers: wait, and yield one event, whose payload is a result or an error.
+
+    :cvar arguments: Names of the constructor's arguments, which are also attributes.
+    """
+
+    arguments: ClassVar[tuple[str, ...]]
+    # Time of the event at the earliest, in seconds since the epoch.
+    not_before: float
+    # Rendered attributes of the task. The event returns them, because Airflow renders the templates again when the
+    # task resumes, and `airflow dags test` drops the arguments of a deferral.
+    rendered: Mapping[str, str | None] | None
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return the class path and the arguments with which Airflow restarts the trigger."""
+        path = f"{type(self).__module__}.{type(self).__qualname__}"
+        return path, {name: getattr(self, name) for name in self.arguments}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Yield one event: what the wait returned, or ``error``; and ``rendered``."""
+        try:
+            payload = await self._wait()
+        except Exception as error:  # noqa: BLE001 (the task says what was submitted, whatever the error is)
+            payload = failure_of(error)
+        await wait_until(self.not_before)
+        yield TriggerEvent({**payload, "rendered": self.rendered})
+
+    async def _wait(self) -> dict[str, Any]:
+        raise NotImplementedError
 
 
 async def wait_until(time: float) -> None:
@@ -41,11 +69,10 @@ async def wait_until(time: float) -> None:
 
 def failure_of(error: Exception) -> dict[str, Any]:
     """
-    Return the event payload that reports an error.
+    Return the event payload that reports an error; :func:`raise_failure` raises it again.
 
-    If a trigger raised its error instead, Airflow would fail the task without calling it.
-
-    :return: ``error``: its ``type`` and ``fields``; :func:`raise_failure` raises it again.
+    If a trigger raised its error instead, Airflow would fail the task without calling it, and would pass on neither
+    the class nor the fields of the error.
     """
     if isinstance(error, AssistantError):
         return {"error": {"type": type(error).__name__, "fields": vars(error)}}
@@ -56,16 +83,6 @@ def failure_of(error: Exception) -> dict[str, Any]:
     if isinstance(error, OSError):
         return failure_of(AssistantStorageError(happened))
     return failure_of(AssistantError(happened, todo="The log of the triggerer has the traceback. Run the task again."))
-
-
-def carried(rendered: Mapping[str, str | None] | None) -> dict[str, Any]:
-    """
-    Return the part of a trigger's arguments, and of its event, that carries rendered attributes of the task.
-
-    :param rendered: Values by attribute name, or None.
-    :return: ``rendered``, or an empty dict if there are none.
-    """
-    return {"rendered": dict(rendered)} if rendered else {}
 
 
 def raise_failure(event: Mapping[str, Any] | None) -> None:
@@ -79,13 +96,14 @@ def raise_failure(event: Mapping[str, Any] | None) -> None:
     reported = (event or {}).get("error")
     if not isinstance(reported, Mapping):
         return
+    fields = reported.get("fields") or {}
+    happened = str(fields.get("happened", ""))
     if reported.get("type") == NO_CONNECTION:
-        raise AirflowNotFoundException(str((reported.get("fields") or {}).get("happened", "")))
+        raise AirflowNotFoundException(happened)
     error_class = getattr(exceptions, str(reported.get("type")), None)
     if not (isinstance(error_class, type) and issubclass(error_class, AssistantError)):
         error_class = AssistantError
-    fields = reported.get("fields") or {}
-    error = error_class(str(fields.get("happened", "")))
+    error = error_class(happened)
     # The fields include what the constructor does not take, such as retry_after.
     vars(error).update(fields)
     raise error

@@ -131,22 +131,22 @@ def thousand(service: Service, count: int, spread: float, interval: float, clien
     import aiohttp  # noqa: F401
     import airflow.jobs.triggerer_job_runner  # noqa: F401
 
-    from airflow_provider_assistant.api import endpoints, flow
+    from airflow_provider_assistant.asking.single import poll_chat
+    from airflow_provider_assistant.asking.state import Request
     from airflow_provider_assistant.hooks.assistant import AssistantHook
-    from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger, TriggerEvent
+    from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger
 
     class OwnClientTrigger(AssistantChatRequestTrigger):
         """The same trigger with a separate client."""
 
-        async def run(self) -> Any:
+        async def _wait(self) -> dict[str, Any]:
+            request = Request("", self.request_id, "", self.since)
             async with AssistantHook(self.assistant_conn_id).async_client() as own:
-                call = endpoints.get_chat_request(self.site_id, self.request_id, own.settings.words)
-                steps = flow.wait_for(
-                    call, since=self.since, deadline=self.deadline, interval=self.poll_interval, now=own.now
-                )
-                request, polls = await own.arun(steps)
-                seconds = own.now() - self.since
-            yield TriggerEvent({"request": {**request.as_dict(), "polls": polls, "seconds": round(seconds, 3)}})
+                ended = await poll_chat(
+                    own, self.site_id, request, deadline=self.deadline, first=self.poll_interval,
+                    interval=self.poll_interval,
+                )  # fmt: skip
+            return {"request": ended}
 
     service.reset(LATENCY, spread=spread, outstanding=count)
     now = time.time()
@@ -158,7 +158,6 @@ def thousand(service: Service, count: int, spread: float, interval: float, clien
             request_id=request_id(number),
             since=now,
             deadline=now + TIMEOUT,
-            timeout=TIMEOUT,
             poll_interval=interval,
         )
         for number in range(count)

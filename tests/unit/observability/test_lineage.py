@@ -1,10 +1,9 @@
-"""How datasets are called, which files a source names, and what OpenLineage is told."""
+"""How datasets are called, and what OpenLineage is told."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from airflow.providers.common.compat.openlineage.facet import (
     Dataset,
@@ -17,13 +16,7 @@ from airflow.providers.common.compat.openlineage.facet import (
 from airflow.sdk import Asset
 
 from airflow_provider_assistant.assets import convert_asset_to_openlineage
-from airflow_provider_assistant.observability.lineage import (
-    LineageDataset,
-    dataset_name,
-    merged,
-    operator_lineage,
-    table_at,
-)
+from airflow_provider_assistant.observability.lineage import LineageDataset, dataset_name, operator_lineage
 
 
 @pytest.mark.parametrize(
@@ -31,7 +24,6 @@ from airflow_provider_assistant.observability.lineage import (
     [
         ("/lake/statistics", ("file", "/lake/statistics")),
         ("file:///lake/statistics", ("file", "/lake/statistics")),
-        ("s3://bucket/lake/statistics", ("s3://bucket", "lake/statistics")),
         ("s3a://aws_default@bucket/lake/", ("s3://bucket", "lake")),
         ("gcs://bucket", ("gs://bucket", "/")),
         ("postgres://db:5432/dwh.assistant.loads", ("postgres://db:5432", "dwh.assistant.loads")),
@@ -48,18 +40,9 @@ def test_a_relative_path_is_named_by_where_it_is(tmp_path: Path, monkeypatch: py
     assert dataset_name("faq.csv") == ("file", str(tmp_path / "faq.csv"))
 
 
-def test_parts_of_a_dataset_count_together() -> None:
-    day = table_at("/lake/feedback", pa.table({"rating": ["good", "bad"]}), 100)
-    other = LineageDataset("/lake/loads", rows=1)
-    assert merged([day, other, day]) == [LineageDataset("/lake/feedback", {"rating": "string"}, 4, 200), other]
-    assert merged([other, other]) == [LineageDataset("/lake/loads", rows=2)]
-
-
-def test_what_openlineage_is_told() -> None:
-    lineage = operator_lineage(
-        [LineageDataset("/a/faq.csv")],
-        [LineageDataset("assistant://host/help/documents", {"title": "string"}, 3), LineageDataset("s3://b/k")],
-    )
+def test_openlineage_gets_columns_and_the_rows_of_all_parts() -> None:
+    day = LineageDataset("assistant://host/help/documents", {"title": "string"}, 3)
+    lineage = operator_lineage([LineageDataset("/a/faq.csv")], [day, LineageDataset("s3://b/k"), day])
     assert lineage.inputs == [InputDataset("file", "/a/faq.csv")]
     schema = SchemaDatasetFacet([SchemaDatasetFacetFields("title", "string")])
     assert lineage.outputs == [
@@ -67,7 +50,7 @@ def test_what_openlineage_is_told() -> None:
             "assistant://host",
             "help/documents",
             facets={"schema": schema},
-            outputFacets={"outputStatistics": OutputStatisticsOutputDatasetFacet(rowCount=3)},
+            outputFacets={"outputStatistics": OutputStatisticsOutputDatasetFacet(rowCount=6)},
         ),
         OutputDataset("s3://b", "k", outputFacets={"outputStatistics": OutputStatisticsOutputDatasetFacet()}),
     ]
