@@ -47,11 +47,8 @@ def key_headers(settings: ClientSettings) -> dict[str, str]:
     Return the header with the API key, which belongs to each request and not to a session.
 
     :param settings: Settings of the client.
-    :return: Value by header name; empty if no key is sent.
     """
-    if not settings.bearer:
-        return {"X-API-Key": settings.api_key}
-    return {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}
+    return {"X-API-Key": settings.api_key}
 
 
 def connect_timeout(settings: ClientSettings) -> float:

@@ -8,7 +8,6 @@ from typing import Any
 
 from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.flow import RetryPolicy
-from airflow_provider_assistant.api.ratings import RATING_WORDS
 from airflow_provider_assistant.api.status import StatusMapping
 
 
@@ -31,9 +30,6 @@ class ClientSettings:
     :param client_cert: Path of the client certificate in PEM format, for a service that requires one. Default: None.
     :param client_key: Path of its private key. Default: None, the key is in the file of the certificate.
     :param words: Status words that end polling. Default: the built-in ones.
-    :param rating_words: Ratings that the service accepts. Default: ``good`` and ``bad``.
-    :param bearer: Whether to send the API key as ``Authorization: Bearer`` instead of ``X-API-Key``, or no header if
-        the key is empty. Default: False.
     :param read_again: Function that reads the connection again and returns its settings of now, for a key that was
         rotated; it may block. Default: None, the key stays.
     """
@@ -49,8 +45,6 @@ class ClientSettings:
     client_cert: str | None = None
     client_key: str | None = None
     words: StatusMapping = StatusMapping()
-    rating_words: tuple[str, ...] = RATING_WORDS
-    bearer: bool = False
     read_again: Callable[[], ClientSettings] | None = field(default=None, repr=False, compare=False)
 
     def timeout_of(self, call: Call[Any]) -> float:

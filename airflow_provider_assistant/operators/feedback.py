@@ -61,7 +61,7 @@ class AssistantFeedbackOperator(AssistantSessionOperator):
         site_id = self.hook.resolve_site_id()
         fields = {"session_id": self.session_id, "request_id": self.request_id, "feedback": self.feedback}
         checked(Feedback, fields)
-        check_rating(self.feedback, self.hook.settings.client.rating_words)
+        check_rating(self.feedback)
         result = {**fields, "site_id": site_id, "sent": False, "repeated": False}
         rating = Rating(self.session_id, self.request_id, self.feedback)
         with self._attempts(context, "rating") as (_, ledger):

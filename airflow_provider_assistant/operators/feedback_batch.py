@@ -107,7 +107,7 @@ class AssistantRateAnswersOperator(AssistantLedgerOperator):
         self._findings = None
         site_id = self.hook.resolve_site_id()
         for word in self.rules:
-            check_rating(word, self.hook.settings.client.rating_words, field="rules")
+            check_rating(word, field="rules")
         rated = rate(_table(self.answers, "answers"), _table(self.scores, "scores"), self.rules)
         self._counts = counts = rated.counts
         run = RunRef.of(context)
