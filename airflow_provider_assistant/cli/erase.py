@@ -96,8 +96,8 @@ def _catalog(args: argparse.Namespace) -> Catalog | None:
     name = args.iceberg_catalog or args.iceberg_conn_id
     if name is None:
         return None
-    from airflow_provider_assistant.hooks.iceberg import iceberg_properties
     from airflow_provider_assistant.lake.iceberg import open_catalog
+    from airflow_provider_assistant.transfers.iceberg_properties import iceberg_properties
 
     return open_catalog(name, iceberg_properties(args.iceberg_conn_id))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from airflow.providers.common.compat.sdk import Context
 
@@ -102,16 +102,6 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
     parameter_checks: ClassVar[Checks] = {
         "output_path": parameters.path,
         "mode": parameters.choice("async", "sync"),
-        "session": parameters.text,
-        "on_ambiguous": parameters.choice(*get_args(OnAmbiguous)),
-        "repeat": parameters.count,
-        "turn": parameters.text,
-        "deferrable": parameters.flag,
-        "timeout": parameters.seconds,
-        "poll_interval": parameters.interval,
-        "max_concurrency": parameters.concurrency,
-        "max_failed": parameters.tolerated,
-        "lake_path": parameters.folder,
     }
     operator_extra_links = (AssistantDataLink(),)
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from airflow.providers.common.compat.sdk import Context
 
-from airflow_provider_assistant import parameters
 from airflow_provider_assistant.api.payloads import Feedback, checked
 from airflow_provider_assistant.api.ratings import check_rating
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.feedback.ratings import REPEATED, Rating, is_repeated, outcome_of_rating
-from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
+from airflow_provider_assistant.hooks.task_parameters import check_given, check_rendered
 from airflow_provider_assistant.operators.message import AssistantSessionOperator
 from airflow_provider_assistant.sending.batch import Batch
 
@@ -36,7 +35,6 @@ class AssistantFeedbackOperator(AssistantSessionOperator):
     """
 
     template_fields: Sequence[str] = (*AssistantSessionOperator.template_fields, "request_id", "feedback")
-    parameter_checks: ClassVar[Checks] = {"request_id": parameters.text, "feedback": parameters.text}
 
     def __init__(self, *, request_id: str, feedback: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)

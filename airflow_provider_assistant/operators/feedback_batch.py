@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import Context
 
-from airflow_provider_assistant import parameters
 from airflow_provider_assistant.api.ratings import check_rating
 from airflow_provider_assistant.exceptions import (
     NOTHING_SENT,
@@ -19,7 +18,7 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.feedback.ratings import outcome_of_rating
-from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
+from airflow_provider_assistant.hooks.task_parameters import check_given, check_rendered
 from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.loading.findings import Finding, FindingsFile
 from airflow_provider_assistant.operators.message import AssistantLedgerOperator
@@ -59,12 +58,6 @@ class AssistantRateAnswersOperator(AssistantLedgerOperator):
     """
 
     template_fields: Sequence[str] = (*AssistantLedgerOperator.template_fields, "answers", "scores", "rules")
-    parameter_checks: ClassVar[Checks] = {
-        "answers": parameters.path,
-        "scores": parameters.path,
-        "rules": parameters.text_map,
-        "max_concurrency": parameters.concurrency,
-    }
 
     # State of the current try.
     _findings: FindingsFile | None = None

@@ -68,7 +68,6 @@ class AssistantSessionOperator(AssistantLedgerOperator):
     """
 
     template_fields: Sequence[str] = (*AssistantLedgerOperator.template_fields, "session_id")
-    parameter_checks: ClassVar[Checks] = {"session_id": parameters.text}
 
     def __init__(self, *, session_id: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -99,12 +98,7 @@ class AssistantMessageOperator(AssistantSessionOperator):
         "user_email",
         "response_language",
     )
-    parameter_checks: ClassVar[Checks] = {
-        "message": parameters.prose,
-        "user_email": parameters.prose,
-        "response_language": parameters.prose,
-        "on_ambiguous": parameters.choice(*get_args(OnAmbiguous)),
-    }
+    parameter_checks: ClassVar[Checks] = {"on_ambiguous": parameters.choice(*get_args(OnAmbiguous))}
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 from airflow.providers.common.compat.sdk import (
     AirflowSensorTimeout,
@@ -31,7 +31,7 @@ from airflow_provider_assistant.exceptions import (
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.task_ledger import ledger_location
-from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered, naming_task
+from airflow_provider_assistant.hooks.task_parameters import check_given, check_rendered, naming_task
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.chats import RequestEnd, record_ends, submitted_at
 from airflow_provider_assistant.parameters import checked
@@ -71,13 +71,6 @@ class AssistantChatRequestSensor(BaseSensorOperator):
 
     template_fields: Sequence[str] = ("assistant_conn_id", "site_id", "request_id")
 
-    parameter_checks: ClassVar[Checks] = {
-        "request_id": parameters.text,
-        "assistant_conn_id": parameters.text,
-        "site_id": parameters.text,
-        "deferrable": parameters.flag,
-        "poke_interval": parameters.interval,
-    }
     ui_color = "#e4e9fb"
 
     def __init__(

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowSensorTimeout, BaseSensorOperator, Context, PokeReturnValue
 
@@ -25,7 +25,7 @@ from airflow_provider_assistant.exceptions import (
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.task_ledger import ledger_location
-from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered, naming_task
+from airflow_provider_assistant.hooks.task_parameters import check_given, check_rendered, naming_task
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.queries import ids_in_source
 from airflow_provider_assistant.sensors.base import check_waits, skipped_softly
@@ -69,15 +69,6 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
     """
 
     template_fields: Sequence[str] = ("assistant_conn_id", "site_id", "source_name", "document_ids", "ledger_conn_id")
-    parameter_checks: ClassVar[Checks] = {
-        "source_name": parameters.text,
-        "document_ids": parameters.text_list,
-        "assistant_conn_id": parameters.text,
-        "site_id": parameters.text,
-        "deferrable": parameters.flag,
-        "ledger_conn_id": parameters.text,
-        "poke_interval": parameters.interval,
-    }
     ui_color = "#e4e9fb"
 
     def __init__(

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, Context, ObjectStoragePath
 
-from airflow_provider_assistant import lake, parameters
+from airflow_provider_assistant import lake
 from airflow_provider_assistant.exceptions import (
     AssistantInputError,
     AssistantLedgerPermanentError,
     AssistantStorageError,
 )
 from airflow_provider_assistant.failures import FailureContext, explained
-from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
+from airflow_provider_assistant.hooks.task_parameters import check_given, check_rendered
 from airflow_provider_assistant.ledger import Ledger, RunRef, Site
 from airflow_provider_assistant.ledger.queries import has_rows_before, pruned_before
 from airflow_provider_assistant.names import file_name, task_name
@@ -64,12 +64,6 @@ class ExportOperator(AssistantOperator):
         "timezone",
         "file_name",
     )
-    parameter_checks: ClassVar[Checks] = {
-        "output_path": parameters.folder,
-        "date": parameters.day,
-        "timezone": parameters.timezone,
-        "file_name": parameters.text,
-    }
     operator_extra_links = (AssistantDataLink(),)
 
     def __init__(
@@ -229,7 +223,6 @@ class LedgerExportOperator(ExportOperator):
     The other parameters are those of :class:`~airflow_provider_assistant.transfers.base.ExportOperator`.
     """
 
-    parameter_checks: ClassVar[Checks] = {"days": parameters.count}
     dataset: ClassVar[lake.Dataset]
 
     def __init__(self, *, days: int = 2, **kwargs: Any) -> None:

@@ -18,6 +18,7 @@ from airflow.sdk import DAG, TaskGroup, task
 from airflow.triggers.base import TriggerEvent
 
 from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.hooks import task_parameters
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from tests.modes.table import LINES, Line, Place
 from tests.modes.world import CONNECTION, NOW, SITE, Effects, World
@@ -187,8 +188,7 @@ EXCLUDES = {"path": "read", "conn_id": "database", "site_ids": "site_id", "docum
 
 def checked_fields(line: Line) -> list[str]:
     """Return the template fields that are parameters of this package."""
-    checks = {name for base in line.kind.__mro__ for name in vars(base).get("parameter_checks", ())}
-    return [name for name in line.kind.template_fields if name in checks]
+    return [name for name in line.kind.template_fields if name in task_parameters.parameters_of(line.kind)]
 
 
 def empty_template(runner: Runner, name: str, value: Any) -> list[str]:
