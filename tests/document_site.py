@@ -1,4 +1,4 @@
-"""A site whose documents can be listed, activated, deactivated and deleted, with any names in paths and bodies."""
+"""A site whose documents can be listed, activated, deactivated and deleted, as ``manage_documents`` describes them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from tests.servers import LocalServer, body_of, send
 API = "/api/v1"
 SITE_ID = "help"
 SITE = f"/m2m/sites/{SITE_ID}"
-PAGINGS = ("none", "page", "offset", "cursor", "link", "header")
-START = datetime(2026, 3, 1, 12, tzinfo=UTC)
+PAGINGS = ("none", "page", "cursor", "link", "header")
 # Letters of names that no default has.
 LETTERS = "bcdfghjklmnpqrstvwxz"
 
@@ -26,64 +25,42 @@ LETTERS = "bcdfghjklmnpqrstvwxz"
 @dataclass
 class Names:
     """
-    The names in paths and bodies of the routes. The defaults are those of the package.
+    Routes and names of the site. The defaults are those of the package.
 
-    :param items: Path of the list in its reply; empty for a reply that is a list.
+    :param items: Field of the list in its reply; empty for a reply that is a list.
     """
 
     list_path: str = f"{SITE}/documents"
-    status_path: str = f"{SITE}/documents/bulk-status"
-    delete_path: str = f"{SITE}/documents/bulk-delete"
-    status_method: str = "PATCH"
-    delete_method: str = "POST"
+    activate: str = f"PATCH {SITE}/documents/bulk-status"
+    deactivate: str = f"PATCH {SITE}/documents/bulk-status"
+    delete: str = f"POST {SITE}/documents/bulk-delete"
     items: str = "documents"
     id: str = "id"
-    title: str = "title"
     status: str = "status"
-    created_at: str = "created_at"
-    content: str = "content"
-    question: str = "question"
-    ids: str = "document_ids"
-    new_status: str = "status"
-    active: Any = "active"
-    draft: Any = "draft"
+    active: str = "active"
+    draft: str = "draft"
     processing: str = "processing"
-    parameter: str = ""
-    next: str = ""
-    total: str = "total"
 
     @classmethod
     def random(cls, rng: Random) -> Names:
-        """Return names that differ from the defaults in every one."""
+        """Return other names, which a connection has to describe."""
 
         def word() -> str:
             return "".join(rng.choices(LETTERS, k=rng.randint(4, 9)))
 
-        single = rng.random() < 0.3
         path = f"{SITE}/{word()}"
-        ending = "/{document_id}" if single else ""
-        active, draft = rng.choice([(word(), word()), (True, False), (1, 0)])
+        ending = rng.choice(["", "/{document_id}"])
         return cls(
             list_path=path,
-            status_path=f"{path}/{word()}{ending}",
-            delete_path=f"{path}/{word()}{ending}",
-            status_method=rng.choice(["POST", "PUT"]),
-            delete_method=rng.choice(["DELETE", "PUT"]) if single else "POST",
-            items=rng.choice([word(), f"{word()}.{word()}"]),
-            id=word(),
-            title=word(),
-            status=rng.choice([word(), f"{word()}.{word()}"]),
-            created_at=word(),
-            content=word(),
-            question=word(),
-            ids=word(),
-            new_status=word(),
-            active=active,
-            draft=draft,
+            activate=f"{rng.choice(['POST', 'PUT'])} {path}/{word()}{ending}",
+            deactivate=f"{rng.choice(['POST', 'PUT'])} {path}/{word()}{ending}",
+            delete=f"{rng.choice(['POST', 'DELETE'])} {path}{ending or '/remove'}",
+            items=rng.choice(["items", "data", "results"]),
+            id=rng.choice(["document_id", "documentId", "id", "uuid"]),
+            status=word(),
+            active=word(),
+            draft=word(),
             processing=word(),
-            parameter=word(),
-            next=f"{word()}.{word()}",
-            total=word(),
         )
 
 
@@ -162,34 +139,14 @@ class DocumentSite(LocalServer):
     def routes(self) -> dict[str, Any]:
         """Return ``manage_documents`` of a connection that describes this site."""
         names = self.names
-        paging: dict[str, Any] = {"kind": "link" if self.paging == "header" else self.paging}
-        if names.parameter and self.paging in {"page", "offset", "cursor"}:
-            paging["parameter"] = names.parameter
-        if names.next and self.paging in {"cursor", "link"}:
-            paging["next"] = names.next
         return {
-            "list": {
-                "path": names.list_path,
-                "items": names.items,
-                "id": names.id,
-                "title": names.title,
-                "status": names.status,
-                "created_at": names.created_at,
-                "content": names.content,
-                "question": names.question,
-                "paging": paging,
-            },
-            "set_status": {
-                "method": names.status_method,
-                "path": names.status_path,
-                "ids": names.ids,
-                "status": names.new_status,
-                "active": names.active,
-                "inactive": names.draft,
-            },
-            "delete": {"method": names.delete_method, "path": names.delete_path, "ids": names.ids},
-            "active_words": [str(names.active)],
-            "draft_words": [str(names.draft)],
+            "list": names.list_path,
+            "activate": names.activate,
+            "deactivate": names.deactivate,
+            "delete": names.delete,
+            "status_field": names.status,
+            "active_words": [names.active],
+            "draft_words": [names.draft],
             "processing_words": [names.processing],
         }
 
@@ -240,28 +197,33 @@ class DocumentSite(LocalServer):
             if "list" in self.missing:
                 return self.missing["list"], {"error": "no"}, {}
             return self._listed(query)
-        for route, route_method, template in (
-            ("status", names.status_method, names.status_path),
-            ("delete", names.delete_method, names.delete_path),
+        for action, route in (
+            ("activate", names.activate),
+            ("deactivate", names.deactivate),
+            ("delete", names.delete),
         ):
-            ids = self._ids(template, path, body) if method == route_method else None
-            if ids is None:
+            ids = self._ids(route, method, path, body)
+            if ids is None or (action != "delete" and not self._sets(action, body)):
                 continue
-            if route in self.missing:
-                return self.missing[route], {"error": "no"}, {}
-            return self._changed(route, ids, body)
+            name = "delete" if action == "delete" else "status"
+            if name in self.missing:
+                return self.missing[name], {"error": "no"}, {}
+            return self._changed(action, ids)
         return 404, {"error": "no such route"}, {}
 
-    def _ids(self, template: str, path: str, body: bytes) -> list[str] | None:
+    def _ids(self, route: str, method: str, path: str, body: bytes) -> list[str] | None:
+        route_method, template = route.split()
+        if method != route_method:
+            return None
         if "{document_id}" in template:
             prefix = template.removesuffix("{document_id}")
-            if not path.startswith(prefix):
-                return None
-            return [path.removeprefix(prefix)]
-        if path != template:
-            return None
-        ids = json.loads(body).get(self.names.ids)
+            return [path.removeprefix(prefix)] if path.startswith(prefix) else None
+        ids = json.loads(body).get("document_ids") if path == template else None
         return ids if isinstance(ids, list) else None
+
+    def _sets(self, action: str, body: bytes) -> bool:
+        wanted = self.names.active if action == "activate" else self.names.draft
+        return json.loads(body).get(self.names.status) == wanted
 
     def store(self, title: str, content: str, question: str | None = None, *, active: bool | None = None) -> Stored:
         """Create a document without a request."""
@@ -287,19 +249,12 @@ class DocumentSite(LocalServer):
         self.changes.append(Change("create", stored.id))
         names = self.names
         status = names.active if stored.active else names.draft
-        # A path in the list has its last name here.
-        return {"record": {names.id: stored.id, names.status.split(".")[-1]: status}}
+        return {"status": "success", "data": {names.id: stored.id, names.status: status}}
 
-    def _changed(self, route: str, ids: list[str], body: bytes) -> tuple[int, Any, dict[str, str]]:
+    def _changed(self, action: str, ids: list[str]) -> tuple[int, Any, dict[str, str]]:
         unknown = [document_id for document_id in ids if document_id not in self.documents]
         if unknown and (self.unknown == "reject" or len(ids) == 1):
             return 404, {"error": "document not found"}, {}
-        action = "delete"
-        if route == "status":
-            status = json.loads(body).get(self.names.new_status)
-            if status not in (self.names.active, self.names.draft):
-                return 400, {"error": "no such status"}, {}
-            action = "activate" if status == self.names.active else "deactivate"
         for document_id in ids:
             if document_id in unknown:
                 continue
@@ -318,54 +273,33 @@ class DocumentSite(LocalServer):
         if stored.processing:
             stored.processing -= 1
             status = names.processing
-        item = {
+        return {
             names.id: stored.id,
-            names.title: stored.title,
-            names.created_at: stored.created_at.isoformat(),
-            names.content: stored.content,
-            names.question: stored.question,
+            names.status: status,
+            "title": stored.title,
+            "created_at": stored.created_at.isoformat(),
+            "content": stored.content,
+            "question": stored.question,
         }
-        return with_value(item, names.status, status)
 
     def _listed(self, query: dict[str, str]) -> tuple[int, Any, dict[str, str]]:
-        names = self.names
         everything = list(self.documents.values())
-        parameter = names.parameter or {"link": "after", "header": "after"}.get(self.paging, self.paging)
-        given = query.get(parameter)
-        size = self.page_size
-        start = 0
+        size = self.page_size if self.paging != "none" else len(everything)
+        start = (int(query.get("page", "1")) - 1) * size if self.paging == "page" else int(query.get("cursor", "0"))
         if self.paging == "none":
-            size = len(everything)
-        elif given is not None:
-            start = int(given)
-            if self.paging == "page":
-                start = (start - 1) * size
+            start = 0
         end = start + size
         page = [self._item(stored) for stored in everything[start:end]]
-        reply: Any = page
-        if names.items:
-            reply = with_value({}, names.items, page)
-        headers = {}
         has_more = end < len(everything)
-        if self.paging in {"page", "offset"} and names.items:
-            reply = with_value(reply, names.total, len(everything))
+        if not self.names.items:
+            return 200, page, {}
+        reply: dict[str, Any] = {self.names.items: page}
+        if self.paging == "page":
+            reply["meta"] = {"total": len(everything)}
         if self.paging == "cursor":
-            reply = with_value(reply, names.next or "next_cursor", str(end) if has_more else None)
+            # As some services do, the cursor is there on the last page as well.
+            reply |= {"has_more": has_more, "next_cursor": str(end)}
         if self.paging == "link":
-            link = f"https://other.example.com{names.list_path}?{parameter}={end}"
-            reply = with_value(reply, names.next or "next", link if has_more else None)
-        if self.paging == "header" and has_more:
-            headers["Link"] = (
-                f'<{names.list_path}?{parameter}=0>; rel="first", <{names.list_path}?{parameter}={end}>; rel="next"'
-            )
-        return 200, reply, headers
-
-
-def with_value(mapping: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """Set the value at a path such as ``meta.next``, and return the mapping."""
-    *parents, name = path.split(".")
-    inner = mapping
-    for parent in parents:
-        inner = inner.setdefault(parent, {})
-    inner[name] = value
-    return mapping
+            reply["next"] = f"https://other.example.com/x?cursor={end}" if has_more else None
+        link = f'<{API}/x?cursor=0>; rel="first", <{API}/x?cursor={end}>; rel="next"'
+        return 200, reply, {"Link": link} if self.paging == "header" and has_more else {}

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
 from airflow_provider_assistant.api.call import Call
-from airflow_provider_assistant.api.document_state import DocumentWords
+from airflow_provider_assistant.api.document_state import DEFAULT_WORDS, DocumentWords
 from airflow_provider_assistant.api.endpoints import is_below_base_url, segment
 from airflow_provider_assistant.api.replies import ApiReply, CreatedDocument
 from airflow_provider_assistant.api.status import word, words_of
@@ -107,20 +107,11 @@ class DocumentRoutes(BaseModel):
     processing_words: _Words = ()
     failed_words: _Words = ()
 
-    def changed(self, **fields: Any) -> Self:
-        """Return these routes with other values of some fields."""
-        # A copy of pydantic would also have the cached words.
-        return type(self)(**{**self.model_dump(), **fields})
-
     @cached_property
     def words(self) -> DocumentWords:
         """The status words of documents: those known, and those of the connection."""
-        return DocumentWords().extended(
-            active=self.active_words,
-            draft=self.draft_words,
-            processing=self.processing_words,
-            failed=self.failed_words,
-        )
+        names = ("active", "draft", "processing", "failed")
+        return DEFAULT_WORDS.extended(**{name: getattr(self, f"{name}_words") for name in names})
 
     def status_of(self, change: Change) -> dict[str, str]:
         """Return the field of a request that changes the status; none for a deletion."""

@@ -8,12 +8,11 @@ of the status, and add words.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, cast
 
-from airflow_provider_assistant.api.fields import ENVELOPES, find_as, is_acknowledgement, text_of
-from airflow_provider_assistant.api.status import folded
+from airflow_provider_assistant.api.fields import ENVELOPES, find, find_as, is_acknowledgement, layers, text_of
+from airflow_provider_assistant.api.status import Words, folded
 from airflow_provider_assistant.texts import escaped
 
 # "active": in use. "other": a status word that is not known. "unknown": no status at all.
@@ -29,7 +28,6 @@ NOT_IN_USE: dict[DocumentState, str] = {
 WORD_LENGTH = 100
 # Envelopes of the reply to a create, and of an item of a list.
 DOCUMENT_ENVELOPES, ITEM_ENVELOPES = ("document", *ENVELOPES), ("document", "attributes")
-ID_FIELDS = ("document_id", "documentId", "id", "uuid", "_id")
 # A field with true or false, such as the last two, means active or draft.
 STATUS_FIELDS = ("document_status", "status", "state", "active", "is_active")
 # Words that acknowledge the request for a document, and do not describe it.
@@ -41,7 +39,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class DocumentWords:
+class DocumentWords(Words):
     """
     Status words of documents, compared without regard to case, spaces, underscores and hyphens.
 
@@ -68,26 +66,24 @@ class DocumentWords:
         "corrupt corrupted"
     )
 
-    def extended(self, **words: Iterable[str]) -> DocumentWords:
-        """Return these words with more added, by the name of their set; they are removed from the other sets."""
-        more = {name: frozenset(map(folded, added)) for name, added in words.items()}
-        every = frozenset().union(*more.values())
-        sets = {one.name: (getattr(self, one.name) - every) | more.get(one.name, set()) for one in fields(self)}
-        return DocumentWords(**sets)
-
     def state(self, word: str) -> DocumentState:
         """Return the state that a status word means; ``other`` if it is not one of these words."""
-        word = folded(word)
-        if word in self.active:
-            return "active"
-        if word in self.draft:
-            return "draft"
-        if word in self.processing:
-            return "processing"
-        return "failed" if word in self.failed else "other"
+        return cast("DocumentState", self.meaning(word) or "other")
 
 
 DEFAULT_WORDS = DocumentWords()
+
+
+def document_id_of(record: Any, envelopes: tuple[str, ...] = DOCUMENT_ENVELOPES) -> str | None:
+    """
+    Return the id of the document that a reply or an item of a list describes; None if it has none.
+
+    :param envelopes: Names of the objects around the document. Default: those of the reply to a create.
+    """
+    document_id = find(record, "document_id", "documentId", envelopes=envelopes)
+    for json_object in layers(record, envelopes):
+        document_id = document_id or find(json_object, "id", "uuid", "_id", envelopes=())
+    return document_id
 
 
 def status_word(

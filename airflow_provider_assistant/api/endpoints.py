@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote, urlencode
 
@@ -69,8 +68,7 @@ def create_qa_document(site_id: str, document: QADocument) -> Call[CreatedDocume
 
 
 def _create(endpoint: str, site_id: str, path: str, **body: Any) -> Call[CreatedDocument]:
-    call = _on_site(endpoint, "POST", site_id, path, CreatedDocument, **body)
-    return replace(call, existing=_existing_document)
+    return _on_site(endpoint, "POST", site_id, path, CreatedDocument, existing=_existing_document, **body)
 
 
 def _existing_document(raw: Any, call_info: CallInfo) -> CreatedDocument:
@@ -88,8 +86,8 @@ def chat(site_id: str, message: ChatMessage) -> Call[ChatAnswer]:
     It is never sent again after a timeout, because the service may still be answering: the message would be in the
     session twice, and the assistant would answer it twice.
     """
-    call = _on_site("chat", "POST", site_id, "chat", ChatAnswer, json=message.body())
-    return replace(call, timeout_field="chat_timeout", resend_after_timeout=False)
+    fields: dict[str, Any] = {"timeout_field": "chat_timeout", "resend_after_timeout": False}
+    return _on_site("chat", "POST", site_id, "chat", ChatAnswer, json=message.body(), **fields)
 
 
 def submit_chat(site_id: str, message: ChatMessage) -> Call[SubmittedChat]:
@@ -129,13 +127,13 @@ def get_chat_request(site_id: str, request_id: str, words: StatusMapping = Statu
         return ChatRequest(raw, call_info, request_id, words)
 
     path = f"chat/requests/{segment('request_id', request_id)}"
-    return _on_site("chat.request", "GET", site_id, path, parse, about=f"request {request_id!r} of ")
+    return _on_site("chat.request", "GET", site_id, path, parse, f"request {request_id!r} of ")
 
 
 def send_feedback(site_id: str, feedback: Feedback) -> Call[RatingReply]:
     """Return the call that rates an answer (``POST …/chat/feedback``)."""
     about = f"request {feedback.request_id!r} of "
-    return _on_site("chat.feedback", "POST", site_id, "chat/feedback", RatingReply, json=feedback.body(), about=about)
+    return _on_site("chat.feedback", "POST", site_id, "chat/feedback", RatingReply, about, json=feedback.body())
 
 
 def close_session(site_id: str, session: SessionClose) -> Call[ApiReply]:
@@ -145,10 +143,9 @@ def close_session(site_id: str, session: SessionClose) -> Call[ApiReply]:
     A 404, 409 or 410 is a success only if an earlier attempt of this call may have closed the session, and its reply
     was lost. Otherwise the service does not know the site or the session.
     """
-    about = f"session {session.session_id!r} of "
-    path = "chat/session/close"
-    call = _on_site("session.close", "POST", site_id, path, ApiReply, json=session.body(), about=about)
-    return replace(call, idempotent=True, existing=ApiReply, existing_statuses=_CLOSED_STATUSES)
+    path, about = "chat/session/close", f"session {session.session_id!r} of "
+    fields: dict[str, Any] = {"idempotent": True, "existing": ApiReply, "existing_statuses": _CLOSED_STATUSES}
+    return _on_site("session.close", "POST", site_id, path, ApiReply, about, json=session.body(), **fields)
 
 
 def get_statistics(site_id: str) -> Call[ApiReply]:
@@ -212,20 +209,11 @@ def _on_site(
     site_id: str,
     path: str,
     parse: Callable[[Any, CallInfo], T],
-    *,
-    json: Mapping[str, Any] | None = None,
-    upload: Upload | None = None,
     about: str = "",
+    **fields: Any,
 ) -> Call[T]:
-    return Call(
-        endpoint=endpoint,
-        method=method,
-        path=f"/m2m/sites/{segment('site_id', site_id)}/{path}",
-        subject=f"{about}site {site_id!r}",
-        parse=parse,
-        json=json,
-        upload=upload,
-    )
+    path = f"/m2m/sites/{segment('site_id', site_id)}/{path}"
+    return Call(endpoint, method, path, subject=f"{about}site {site_id!r}", parse=parse, **fields)
 
 
 def segment(field: str, value: str) -> str:

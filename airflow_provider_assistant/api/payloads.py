@@ -1,7 +1,7 @@
 """
 Request bodies, which are validated before they are sent.
 
-Field names are those of the Assistant API.
+Field names are those of the Assistant API. A field that is None is not sent.
 """
 
 from __future__ import annotations
@@ -51,18 +51,12 @@ class Payload(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     def body(self) -> dict[str, Any]:
-        """Return the JSON object to send; fields that are None are left out."""
+        """Return the JSON object to send."""
         return self.model_dump(exclude_none=True)
 
 
 class TextDocument(Payload):
-    """
-    Body of ``POST …/documents/text``.
-
-    :param title: Title of the document. Default: None, not sent.
-    :param content: Text of the document, not empty.
-    :param category: Category of the document. Default: None, not sent.
-    """
+    """Body of ``POST …/documents/text``."""
 
     title: Text | None = None
     content: Text
@@ -70,14 +64,7 @@ class TextDocument(Payload):
 
 
 class QADocument(Payload):
-    """
-    Body of ``POST …/documents/qa``.
-
-    :param title: Title of the document. Default: None, not sent.
-    :param question: The question, not empty.
-    :param answer: The answer, not empty.
-    :param category: Category of the document. Default: None, not sent.
-    """
+    """Body of ``POST …/documents/qa``."""
 
     title: Text | None = None
     question: Text
@@ -86,14 +73,7 @@ class QADocument(Payload):
 
 
 class ChatMessage(Payload):
-    """
-    Body of ``POST …/chat`` and ``POST …/chat/async``.
-
-    :param session_id: Id of the session, not empty.
-    :param message: Text of the user's message, not empty.
-    :param email: E-mail address of the end user. Default: None, not sent.
-    :param response_language: Language code of the answer, such as ``en`` or ``pt-BR``. Default: None, not sent.
-    """
+    """Body of ``POST …/chat`` and ``POST …/chat/async``; ``response_language`` is a code such as ``en``."""
 
     session_id: Text
     message: Text
@@ -102,13 +82,7 @@ class ChatMessage(Payload):
 
 
 class Feedback(Payload):
-    """
-    Body of ``POST …/chat/feedback``.
-
-    :param session_id: Id of the answer's session.
-    :param request_id: Id of the answer's chat request.
-    :param feedback: The rating, a word that the service accepts, such as ``good``.
-    """
+    """Body of ``POST …/chat/feedback``; ``feedback`` is a word that the service accepts, such as ``good``."""
 
     session_id: Text
     request_id: Text
@@ -116,11 +90,7 @@ class Feedback(Payload):
 
 
 class SessionClose(Payload):
-    """
-    Body of ``POST …/chat/session/close``.
-
-    :param session_id: Id of the session.
-    """
+    """Body of ``POST …/chat/session/close``."""
 
     session_id: Text
 
@@ -132,27 +102,22 @@ def checked(model: type[P], fields: Mapping[str, Any], *, names: Mapping[str, st
     """
     Return a validated payload.
 
-    :param model: Class of the payload.
     :param fields: Values by field name.
     :param names: Names of the fields in the error message, such as ``column 'reply'``. Default: None, the field names.
-    :return: The payload.
     :raises AssistantInputError: A field is missing, unknown or invalid. The message lists every such field; ``field``
         is the first.
     """
     try:
         return model.model_validate(fields)
     except ValidationError as invalid:
-        display_names = names or {}
-        invalid_fields = []
         problems = []
         for error in invalid.errors():
-            field = ".".join(map(str, error["loc"]))
-            invalid_fields.append(field)
-            problems.append(f"{display_names.get(field, field)} {_problem(error)}")
+            field = str(error["loc"][0])
+            problems.append(f"{(names or {}).get(field, field)} {_problem(error)}")
         message = "; ".join(problems)
         if not names:
             message = f"{model.__name__}: {message}"
-        raise AssistantInputError(message, field=invalid_fields[0]) from None
+        raise AssistantInputError(message, field=str(invalid.errors()[0]["loc"][0])) from None
 
 
 def _problem(error: Any) -> str:
@@ -160,25 +125,21 @@ def _problem(error: Any) -> str:
     match error["type"]:
         case "missing":
             return "is missing"
+        case "string_type" if error["input"] is None:
+            return "is empty"
         case "string_type":
-            value = error["input"]
-            if value is None:
-                return "is empty"
-            return f"must be text, not {_type_in_words(value)}"
+            return f"must be text, not {_type_in_words(error['input'])}"
         case "extra_forbidden":
             return "is not a field of this document"
         case "value_error":
             return str(error["ctx"]["error"])
-        case _:
-            return str(error["msg"])
+    return str(error["msg"])
 
 
 def _type_in_words(value: Any) -> str:
-    """Return the JSON type of a value in plain words."""
     if isinstance(value, bool):
         return "true or false"
     if isinstance(value, Number):
         return "a number"
-    type_name = type(value).__name__
-    words_by_type = {"list": "a list", "dict": "an object"}
-    return words_by_type.get(type_name, type_name)
+    name = type(value).__name__
+    return {"list": "a list", "dict": "an object"}.get(name, name)

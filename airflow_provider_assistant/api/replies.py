@@ -10,16 +10,15 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow_provider_assistant.api.call import CallInfo
 from airflow_provider_assistant.api.confidence import finite
 from airflow_provider_assistant.api.document_state import (
     DEFAULT_WORDS,
-    DOCUMENT_ENVELOPES,
-    ID_FIELDS,
     DocumentState,
     DocumentWords,
+    document_id_of,
     status_word,
 )
 from airflow_provider_assistant.api.fields import (
@@ -65,6 +64,8 @@ class ApiReply:
     :param call_info: Status, number of attempts and duration of the call.
     """
 
+    SHOWN: ClassVar[tuple[str, ...]] = ()
+
     raw: Any
     call_info: CallInfo
 
@@ -92,8 +93,8 @@ class ApiReply:
         return self.has_result
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the reply as plain JSON types, for XCom; ``raw`` as :func:`xcom_value` returns it."""
-        return {"raw": xcom_value(self.raw)}
+        """Return the properties in SHOWN, and ``raw``, as plain JSON types for XCom; see :func:`xcom_value`."""
+        return {name: getattr(self, name) for name in self.SHOWN} | {"raw": xcom_value(self.raw)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +106,15 @@ class CreatedDocument(ApiReply):
     :param status_field: Field with the status of a document. Default: the usual ones.
     """
 
+    SHOWN = ("document_id", "state", "status")
+
     words: DocumentWords = DEFAULT_WORDS
     status_field: str | None = None
 
     @property
     def document_id(self) -> str | None:
         """Id of the new document; None if the reply has none."""
-        return find(self.raw, *ID_FIELDS, envelopes=DOCUMENT_ENVELOPES)
+        return document_id_of(self.raw)
 
     @property
     def created_id(self) -> str | None:
@@ -138,15 +141,12 @@ class CreatedDocument(ApiReply):
         """Status of the document, as the service sent it; None if the reply has none."""
         return status_word(self.raw, self.status_field)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return ``document_id``, ``state``, ``status`` and ``raw``, for XCom."""
-        names = ("document_id", "state", "status")
-        return {name: getattr(self, name) for name in names} | ApiReply.as_dict(self)
-
 
 @dataclass(frozen=True, slots=True)
 class ChatAnswer(ApiReply):
     """Reply of ``POST …/chat``."""
+
+    SHOWN = ("text", "confidence_level", "confidence_score", "session_id", "request_id", "seconds")
 
     @property
     def text(self) -> str | None:
@@ -188,16 +188,10 @@ class ChatAnswer(ApiReply):
         """Id of the chat request; None if the reply has none."""
         return self.request_id
 
-    def as_dict(self) -> dict[str, Any]:
-        """
-        Return the reply as plain JSON types, for XCom.
-
-        :return: ``text``, ``confidence_level``, ``confidence_score``, ``session_id``, ``request_id``, ``seconds`` (from
-            the first attempt to the answer) and ``raw``.
-        """
-        names = ("text", "confidence_level", "confidence_score", "session_id", "request_id")
-        shown = {name: getattr(self, name) for name in names}
-        return shown | {"seconds": round(self.call_info.seconds, 3)} | ApiReply.as_dict(self)
+    @property
+    def seconds(self) -> float:
+        """Seconds from the first attempt to the answer."""
+        return round(self.call_info.seconds, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +224,8 @@ class ChatRequest(ApiReply):
     :param request_id: Id of the polled chat request.
     :param words: Status words that end polling. Default: the built-in ones.
     """
+
+    SHOWN = ("request_id", "state", "status", "text", "confidence_level", "confidence_score", "error")
 
     request_id: str
     words: StatusMapping = StatusMapping()
@@ -288,16 +284,6 @@ class ChatRequest(ApiReply):
 
     def _answer(self) -> ChatAnswer:
         return ChatAnswer(self.raw if self.state == "complete" else None, self.call_info)
-
-    def as_dict(self) -> dict[str, Any]:
-        """
-        Return the reply as plain JSON types, for XCom.
-
-        :return: ``request_id``, ``state``, ``status``, ``text``, ``confidence_level``, ``confidence_score``, ``error``
-            and ``raw``.
-        """
-        names = ("request_id", "state", "status", "text", "confidence_level", "confidence_score", "error")
-        return {name: getattr(self, name) for name in names} | ApiReply.as_dict(self)
 
 
 def xcom_value(value: Any) -> Any:

@@ -54,8 +54,8 @@ class ReportedError:
     A failure that the body of a success reports.
 
     :param status: HTTP status that it means; None if it has no reason.
-    :param is_explicit: Whether the body states that the call failed, such as by ``"success": false``. If
-        not, it only has an error field, which may be a warning.
+    :param is_explicit: Whether the body states that the call failed, such as by ``"success": false``. If not, it only
+        has an error field, which may be a warning.
     """
 
     status: int | None

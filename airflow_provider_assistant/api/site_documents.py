@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_provider_assistant.api.call import CallInfo
 from airflow_provider_assistant.api.document_routes import DocumentRoutes
-from airflow_provider_assistant.api.document_state import ID_FIELDS, ITEM_ENVELOPES, DocumentState, status_word
+from airflow_provider_assistant.api.document_state import ITEM_ENVELOPES, DocumentState, document_id_of, status_word
 from airflow_provider_assistant.api.fields import find, find_as
 from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.exceptions import AssistantResponseError
@@ -84,7 +84,7 @@ def fields_of(value: Any) -> str:
 
 
 def _document(routes: DocumentRoutes, item: Any) -> SiteDocument:
-    document_id = _text(item, *ID_FIELDS)
+    document_id = document_id_of(item, ITEM_ENVELOPES)
     if document_id is None:
         raise AssistantResponseError(f"a document of the list has no id, and {fields_of(item)}")
     status = status_word(item, routes.status_field, ITEM_ENVELOPES)

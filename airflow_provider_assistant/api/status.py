@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, fields
+from typing import Any, Literal, Self, cast
 
 from airflow_provider_assistant import strict_json
 
@@ -48,7 +48,24 @@ def folded(word: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class StatusMapping:
+class Words:
+    """Status words by what they mean, compared as :func:`folded` returns them."""
+
+    def extended(self, **words: Iterable[str]) -> Self:
+        """Return these words with more added, by the name of their set; they are removed from the other sets."""
+        more = {name: frozenset(map(folded, added)) for name, added in words.items()}
+        every = frozenset().union(*more.values())
+        sets = {one.name: (getattr(self, one.name) - every) | more.get(one.name, frozenset()) for one in fields(self)}
+        return type(self)(**sets)
+
+    def meaning(self, word: str) -> str | None:
+        """Return the name of the set that has a word; None if none has it."""
+        word = folded(word)
+        return next((one.name for one in fields(self) if word in getattr(self, one.name)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class StatusMapping(Words):
     """
     Status words that end polling; every other word means that the chat request is pending.
 
@@ -63,18 +80,6 @@ class StatusMapping:
         {"failed", "failure", "error", "cancelled", "canceled", "rejected", "expired", "timedout", "timeout", "aborted"}
     )
 
-    def extended(self, complete: Iterable[str] = (), failed: Iterable[str] = ()) -> StatusMapping:
-        """Return these words with more added; a word that is added to one set is removed from the other."""
-        more_complete = frozenset(map(folded, complete))
-        more_failed = frozenset(map(folded, failed))
-        return StatusMapping(
-            complete=(self.complete - more_failed) | more_complete,
-            failed=(self.failed - more_complete) | more_failed,
-        )
-
     def state(self, status: str) -> State:
         """Return the state that a status word means."""
-        word = folded(status)
-        if word in self.complete:
-            return "complete"
-        return "failed" if word in self.failed else "pending"
+        return cast("State", self.meaning(status) or "pending")

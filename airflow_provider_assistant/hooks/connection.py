@@ -77,7 +77,7 @@ class Settings:
             verify=(extra.ca_bundle or True) if extra.verify else False,
             client_cert=extra.client_cert,
             client_key=extra.client_key,
-            words=StatusMapping().extended(extra.complete_words, extra.failed_words),
+            words=StatusMapping().extended(complete=extra.complete_words, failed=extra.failed_words),
         )
         service = extra.service_name or service_of(url)
         return cls(client, service, extra.tenant_id, extra.site_id, documents)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property
 from typing import Any
@@ -12,7 +12,6 @@ from typing import Any
 from airflow.providers.common.compat.sdk import AirflowSensorTimeout, BaseSensorOperator, Context, PokeReturnValue
 
 from airflow_provider_assistant import parameters
-from airflow_provider_assistant.api.document_routes import is_missing_route
 from airflow_provider_assistant.api.errors import is_transient
 from airflow_provider_assistant.exceptions import (
     NOTHING_CHANGED,
@@ -28,13 +27,13 @@ from airflow_provider_assistant.hooks.task_ledger import ledger_location
 from airflow_provider_assistant.hooks.task_parameters import check_given, check_rendered, naming_task
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.queries import ids_in_source
+from airflow_provider_assistant.parameters import checked
 from airflow_provider_assistant.sensors.base import check_waits, skipped_softly
 from airflow_provider_assistant.texts import counted
-from airflow_provider_assistant.triggers.deferral import DEFERRAL_GRACE, is_deferrable
+from airflow_provider_assistant.triggers.deferral import DEFERRAL_GRACE, is_deferrable, restore_attributes
 
 # Maximum number of documents that a message names.
 NAMED = 20
-CHECK = "`airflow assistant documents check` shows what is understood."
 
 
 class AssistantDocumentsReadySensor(BaseSensorOperator):
@@ -61,11 +60,11 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
         default_deferrable``.
     :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection, or else of Airflow's
         configuration.
+    :param poke_interval: Time between two looks, in seconds or as a timedelta. Default: 60.
 
-    Airflow's own parameters of sensors: ``poke_interval``, the seconds between two looks, by default 60;
-    ``timeout``, the longest total wait, by default 7 days; ``mode``, ``poke`` or ``reschedule``, and
-    ``exponential_backoff`` with ``max_wait``, if the sensor is not deferrable; ``soft_fail``, whether to skip the task
-    instead of failing it.
+    Airflow's own parameters of sensors: ``timeout``, the longest total wait, by default 7 days; ``mode``, ``poke`` or
+    ``reschedule``, and ``exponential_backoff`` with ``max_wait``, if the sensor is not deferrable; ``soft_fail``,
+    whether to skip the task instead of failing it.
     """
 
     template_fields: Sequence[str] = ("assistant_conn_id", "site_id", "source_name", "document_ids", "ledger_conn_id")
@@ -80,14 +79,16 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
         site_id: str | None = None,
         deferrable: bool | None = None,
         ledger_conn_id: str | None = None,
+        poke_interval: float | timedelta = 60.0,
         **kwargs: Any,
     ) -> None:
         # Makes task.output["documents"] return that item of the result.
         kwargs.setdefault("multiple_outputs", True)
         task_id = kwargs.get("task_id")
+        poke_interval = checked("poke_interval", poke_interval, parameters.interval, task_id)
         check_waits(kwargs)
         with naming_task(task_id):
-            super().__init__(**kwargs)
+            super().__init__(poke_interval=poke_interval, **kwargs)
         self.source_name = source_name
         self.document_ids = document_ids
         self.assistant_conn_id = assistant_conn_id
@@ -118,7 +119,7 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
         :raises AirflowSensorTimeout: Documents were not in use within ``timeout``.
         :raises AssistantInputError: The connection does not manage documents, the list shows no status, or the ledger
             knows none of the documents.
-        :raises AssistantAPIError: The service refused to list the documents.
+        :raises AssistantAPIError: The service refused to list the documents, or does not have the route.
         """
         check_rendered(self, context)
         with skipped_softly(self):
@@ -130,16 +131,22 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
                 raise self._timed_out() from None
 
     @explained
-    def execute_complete(self, context: Context, event: Any = None, *, started: float | None = None) -> Any:  # noqa: ARG002
+    def execute_complete(
+        self,
+        context: Context,
+        event: Any = None,  # noqa: ARG002 (it only says that the time has passed)
+        *,
+        started: float | None = None,
+        rendered: Mapping[str, Any] | None = None,
+    ) -> Any:
         """
-        Look again after a deferral.
+        Look again after a deferral; the result and the errors are those of :meth:`execute`.
 
-        :param event: Payload of the trigger's event; it only says that the time has passed.
         :param started: Time of the first look, in seconds since the epoch. Default: None, now: Airflow's ``dag.test()``
             loses it.
-        :return: The same as :meth:`execute`.
-        :raises AssistantError: The same errors as :meth:`execute`.
+        :param rendered: Values of the template fields at the first look. Default: None.
         """
+        restore_attributes(self, {"rendered": rendered})
         check_rendered(self, context)
         return self._look_or_defer(context, started or time.time())
 
@@ -157,7 +164,7 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
         self.defer(
             trigger=TimeDeltaTrigger(wait),
             method_name="execute_complete",
-            kwargs={"started": started},
+            kwargs={"started": started, "rendered": {name: getattr(self, name) for name in self.template_fields}},
             # A safeguard against a triggerer that never sends the event.
             timeout=wait + timedelta(seconds=DEFERRAL_GRACE),
         )
@@ -165,9 +172,8 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
 
     def _timed_out(self) -> AirflowSensorTimeout:
         return AirflowSensorTimeout(
-            f"Not all documents were in use within {self.timeout:.0f} s: {self._last_look}. Activate the drafts, and "
-            "look at the service for what is processed. Then clear the sensor. If processing always takes longer, raise "
-            "its timeout."
+            f"Not all documents were in use within {self.timeout:.0f} s: {self._last_look}. Activate the drafts, then "
+            "clear the sensor. If processing takes longer, raise its timeout."
         )
 
     def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
@@ -176,12 +182,7 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
         return FailureContext(doing, "The documents stay as they are: a sensor only reads.")
 
     def poke(self, context: Context) -> PokeReturnValue:  # noqa: ARG002
-        """
-        Look at the list once.
-
-        :return: ``is_done``, and the result as ``xcom_value`` once all documents are in use.
-        :raises AssistantError: The same errors as :meth:`execute`.
-        """
+        """Look at the list once; the errors are those of :meth:`execute`."""
         self._last_look = "the list could not be read"
         try:
             ids = self._wanted_ids()
@@ -192,11 +193,9 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
             self.log.warning("The documents cannot be looked at, the sensor goes on: %s", error)
             return PokeReturnValue(is_done=False)
         waiting = {one: states.get(one, "not listed") for one in ids if states.get(one) != "active"}
-        counts = Counter(waiting.values())
-        listed = "".join(f", {count} {state}" for state, count in counts.most_common())
-        self._last_look = f"{len(ids) - len(waiting)} of {counted(len(ids), 'document')} in use{listed}"
-        if waiting:
-            self._last_look += f": {_named(waiting)}"
+        counts = "".join(f", {count} {state}" for state, count in Counter(waiting.values()).most_common())
+        named = f": {_named(waiting)}" if waiting else ""
+        self._last_look = f"{len(ids) - len(waiting)} of {counted(len(ids), 'document')} in use{counts}{named}"
         self.log.info("%s.", self._last_look)
         failed = {one: state for one, state in waiting.items() if state == "failed"}
         if failed:
@@ -214,18 +213,12 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
         with Ledger.open(ledger_location(self.hook, self.ledger_conn_id)) as ledger:
             known = ledger.read(ids_in_source, self.hook.site(), self.source_name)
         of_source = "" if self.source_name is None else f" of source {self.source_name!r}"
-        if None in known:
+        if not known or None in known:
+            what = "documents" if not known else f"id for {counted(known.count(None), 'document')}"
             raise AssistantInputError(
-                f"the ledger has no id for {counted(known.count(None), 'document')}{of_source} on "
-                f"{self.hook.location()}, so that the list of the site cannot show its status",
-                todo="The service returned no id when it created them. Do not use this sensor, or give document_ids.",
-                field="source_name",
-            )
-        if not known:
-            raise AssistantInputError(
-                f"the ledger has no documents{of_source} on {self.hook.location()}",
-                todo="Run the load before the sensor, and give its source_name, which is "
-                "dag_id.task_id by default. Both need the same ledger.",
+                f"the ledger has no {what}{of_source} on {self.hook.location()}",
+                todo="Run the load before the sensor, and give its source_name and ledger. If the service returns no "
+                "ids, give document_ids.",
                 field="source_name",
             )
         return [document_id for document_id in dict.fromkeys(known) if document_id is not None]
@@ -237,25 +230,17 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
             return {}
         wanted = set(ids)
         states: dict[str, str] = {}
-        try:
-            for document in self.hook.list_documents():
-                if document.document_id in wanted:
-                    states[document.document_id] = document.state
-        except AssistantError as error:
-            if not is_missing_route(error):
-                raise
-            raise AssistantInputError(
-                f"the documents of {self.hook.location()} cannot be listed: {error}",
-                safe=NOTHING_CHANGED,
-                todo=f"Describe the route in manage_documents of the connection (list). {CHECK}",
-                field="manage_documents",
-            ) from error
+        for document in self.hook.list_documents():
+            if document.document_id in wanted:
+                unknown_word = document.status if document.state == "other" else None
+                states[document.document_id] = unknown_word or document.state
         if states and set(states.values()) == {"unknown"}:
             raise AssistantInputError(
                 f"the list of documents of {self.hook.location()} shows no status, so nobody can see whether documents "
                 "are in use",
                 safe=NOTHING_CHANGED,
-                todo=f"Set status_field in manage_documents of the connection. {CHECK}",
+                todo="Set status_field in manage_documents of the connection; `airflow assistant documents check` "
+                "shows what is understood.",
                 field="manage_documents",
             )
         return states
@@ -266,7 +251,7 @@ def _may_pass(error: AssistantError) -> bool:
     return is_of_ledger or is_transient(error)
 
 
-def _named(documents: dict[str, str]) -> str:
+def _named(documents: Mapping[str, str]) -> str:
     """Return documents and their states, for a message."""
     names = [f"{name!r} ({state})" for name, state in list(documents.items())[:NAMED]]
     if len(documents) > NAMED:

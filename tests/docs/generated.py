@@ -25,7 +25,6 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_assistant import exceptions, lake
 from airflow_provider_assistant.api import errors
-from airflow_provider_assistant.api.reads import READS
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.evaluation.cells import as_list
 from airflow_provider_assistant.evaluation.rubrics import JudgeOptions
@@ -168,14 +167,6 @@ def hook_methods() -> list[dict[str, str]]:
     return [*rows, {"Method": called("call"), "Endpoint": "any other"}]
 
 
-def reads() -> list[dict[str, str]]:
-    paths = {name: path.removeprefix("/m2m") for name, path in READS.items() if name not in {"limits", "statistics"}}
-    return [
-        {"Name": code(name), "Method": called(f"get_{name}"), "Endpoint": code(f"GET …{path}")}
-        for name, path in paths.items()
-    ]
-
-
 # -- connection, configuration, errors, metrics ----------------------------------------------------
 
 
@@ -236,7 +227,6 @@ def errors_without_a_status() -> list[dict[str, str]]:
 
 def endpoint_tags() -> list[dict[str, str]]:
     return [{"`endpoint`": code(case.call("r").endpoint), "Endpoint": code(route(case))} for case in CASES] + [
-        {"`endpoint`": all_code(name for name in READS if name not in {"limits", "statistics"})},
         {"`endpoint`": code("other")},
     ]
 
@@ -324,7 +314,6 @@ def tables() -> list[Table]:
         Table(OPERATORS, "Links", links()),
         Table(OPERATORS, "Fields of a document", fields_of_documents()),
         Table(HOOK, "Sync", hook_methods()),
-        Table(HOOK, "Usage, sessions and other reads", reads()),
         Table("docs/reference/configuration.md", "Configuration", configuration()),
         Table("docs/start/connection.md", "Fields", connection_fields()),
         Table(ERRORS, "By HTTP status", statuses()),

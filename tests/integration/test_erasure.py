@@ -216,9 +216,10 @@ def write_all_places(run_operator, service, lake_folder: Path, files: Path) -> N
     for export in exports:
         run(export, output_path=str(lake_folder))
     for with_emails in (True, False):
-        read = {"read": "sessions", "with_emails": with_emails, "name": f"sessions {with_emails}"}
+        read = {"path": "/m2m/sites/acme-docs/sessions", "with_emails": with_emails, "name": f"sessions {with_emails}"}
         run(AssistantReadToParquetOperator, output_path=str(lake_folder), **read)
-    run(AssistantReadToParquetOperator, read="user_statistics", user_email=EMAIL, output_path=str(lake_folder))
+    path = f"/m2m/sites/acme-docs/users/{EMAIL}/statistics"
+    run(AssistantReadToParquetOperator, path=path, output_path=str(lake_folder))
     write_further_files(files)
 
 

@@ -13,7 +13,6 @@ def document_ready():
         assistant_conn_id="assistant_manages",
         deferrable=True,
         poke_interval=1,
-        max_poke_interval=2,
         timeout=600,
     )
 

@@ -1,110 +1,176 @@
-"""Test reading the list of documents: every kind of paging, with usual and with other names."""
+"""Read the list of documents to its end, in every kind of pages; and the routes and words that a connection names."""
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 
-from airflow_provider_assistant.api.document_pages import next_link
-from airflow_provider_assistant.exceptions import AssistantInputError, AssistantResponseError
+from airflow_provider_assistant.api.call import CallInfo
+from airflow_provider_assistant.api.document_pages import DocumentPages
+from airflow_provider_assistant.api.document_routes import DocumentRoutes, change_documents, route_of
+from airflow_provider_assistant.exceptions import (
+    AssistantInputError,
+    AssistantNotFoundError,
+    AssistantResponseError,
+    AssistantServerError,
+)
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from tests.document_site import PAGINGS, DocumentSite, Names
+from tests.document_site import PAGINGS, DocumentSite
 
 CONN = "AIRFLOW_CONN_ASSISTANT_DEFAULT"
 
 
-def filled(site: DocumentSite, count: int) -> list[str]:
-    return [site.store(f"Title {number}", f"Text {number}").id for number in range(count)]
+def items(*ids):
+    return [{"id": one, "title": f"Title {one}"} for one in ids]
+
+
+def read(*answers, routes=None):
+    """Return the ids that replies show, and the queries of the requests; an error answers a request as well."""
+    pages = DocumentPages("docs", routes or DocumentRoutes())
+    ids, queries = [], []
+    for answer in answers:
+        queries.append(pages.call.path.partition("?")[2])
+        if isinstance(answer, Exception):
+            pages.failed(answer)
+            continue
+        raw, link = answer if isinstance(answer, tuple) else (answer, None)
+        ids += [document.document_id for document in pages.take(pages.call.parse(raw, CallInfo(200, link=link)))]
+    assert pages.call is None
+    return ids, queries
+
+
+def header(query):
+    return f'<https://h.example/x?{query}>; rel="prev", </x?{query}>; rel="next"'
+
+
+@pytest.mark.parametrize(
+    ("answers", "ids", "queries"),
+    [
+        # One page, and what a service without pages answers to the question for a second one.
+        ([None], [], [""]),
+        ([{"documents": []}], [], [""]),
+        ([items(1, 2), items(1, 2)], ["1", "2"], ["", "page=2"]),
+        ([items(1, 2), []], ["1", "2"], ["", "page=2"]),
+        ([items(1, 2), AssistantNotFoundError("no", status=404)], ["1", "2"], ["", "page=2"]),
+        ([items(1, 2), items(3), items(3)], ["1", "2", "3"], ["", "page=2", "page=3"]),
+        ([{"data": {"items": items(1), "total": 1}}], ["1"], [""]),
+        # Page numbers.
+        ([{"results": items(1), "meta": {"total": 2}}, {"results": items(2), "meta": {"total": 2}}],
+         ["1", "2"], ["", "page=2"]),
+        ([{"documents": items(1), "total_pages": 2}, {"documents": items(2), "total_pages": 2}],
+         ["1", "2"], ["", "page=2"]),
+        ([{"documents": items(1), "has_more": True}, {"documents": items(2), "has_more": False}],
+         ["1", "2"], ["", "page=2"]),
+        # Cursors. A list without more pages is complete, whatever its cursor.
+        ([{"documents": items(1), "next_cursor": "a="}, {"documents": items(2), "next_cursor": None}],
+         ["1", "2"], ["", "cursor=a%3D"]),
+        ([{"documents": items(1), "has_more": False, "end_cursor": "a"}], ["1"], [""]),
+        ([{"items": items(1), "page": {"hasNext": False, "cursor": "a"}}], ["1"], [""]),
+        # Links. Only their query is used: the API key stays with the host of the connection.
+        ([{"data": items(1), "links": {"next": {"href": "https://evil.example/x?after=1"}}}, {"data": items(2)}],
+         ["1", "2"], ["", "after=1"]),
+        ([(items(1), header("p=2")), items(2)], ["1", "2"], ["", "p=2"]),
+    ],
+)  # fmt: skip
+def test_a_list_is_read_to_its_end(answers, ids, queries):
+    assert read(*answers) == (ids, queries)
+
+
+@pytest.mark.promise("documents of a site", "A list that cannot be read to its end is an error that shows its fields.")
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        ([{"documents": items(1), "next_cursor": "a"}, {"documents": items(1), "next_cursor": "a"}],
+         "repeats a page.* 'documents', 'next_cursor'"),
+        ([{"documents": items(1), "total": 3}, {"documents": items(1), "total": 3}], "repeats a page"),
+        ([{"documents": items(1), "total": 3}, {"documents": [], "total": 3}],
+         "3 documents, and only 1 .* 'documents', 'total'"),
+        ([{"documents": items(1), "has_more": True}, {"documents": [], "has_more": True}], "more than the 1"),
+        ([{"files": items(1), "count": 1}], "no list of documents, and its fields are 'files', 'count'"),
+        (["text"], "no list of documents, and is not an object"),
+        ([[{"key": 1, "name": "n"}]], "no id, and its fields are 'key', 'name'"),
+        ([[1]], "no id, and is not an object"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_one_error_with_the_fields(answers, message):
+    with pytest.raises(AssistantResponseError, match=message):
+        read(*answers)
+
+
+def test_an_error_of_a_page_is_raised():
+    with pytest.raises(AssistantServerError):
+        read({"documents": items(1), "next_cursor": "a"}, AssistantServerError("down", status=500))
+
+
+def test_the_fields_of_a_document():
+    record = {"documentId": 7, "name": "a.pdf", "created_at": "2026-11-01T10:00:00", "site": {"id": "docs"}}
+    pages = DocumentPages("docs", DocumentRoutes(status_field="phase", active_words=["Live!"]))
+    page = pages.call.parse({"documents": [record, {"id": "d", "attributes": {"title": "T", "phase": "LIVE!"}}]}, None)
+    first, second = page.documents
+    assert (first.document_id, first.title, first.is_in_use) == ("7", "a.pdf", None)
+    assert first.created_at.isoformat() == "2026-11-01T10:00:00+00:00"
+    assert (second.title, second.state, second.is_in_use) == ("T", "active", True)
 
 
 @pytest.mark.parametrize("paging", PAGINGS)
-@pytest.mark.parametrize("count", [0, 7, 20])
-def test_usual_names_need_no_description(paging, count, monkeypatch):
+def test_documents_are_listed_and_changed(paging, monkeypatch):
     with DocumentSite(paging=paging, page_size=7) as site:
-        ids = filled(site, count)
+        ids = [site.store(f"Title {number}", "Text").id for number in range(20)]
         monkeypatch.setenv(CONN, site.connection(manage_documents=True))
         hook = AssistantHook()
-        documents = list(hook.list_documents())
+        assert [document.document_id for document in hook.list_documents()] == ids
+        hook.set_document_status(ids[:2], "inactive")
+        hook.set_document_status(ids[1:2], "active")
+        hook.delete_documents(ids[5:])
+        states = {document.document_id: document.state for document in hook.list_documents()}
         hook.client.close()
-    assert [document.document_id for document in documents] == ids
-    assert [document.title for document in documents] == [f"Title {number}" for number in range(count)]
-    assert {document.state for document in documents} <= {"active"}
-    assert all(document.created_at and document.created_at.tzinfo for document in documents)
+    assert states == {one: "draft" if one == ids[0] else "active" for one in ids[:5]}
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_other_names_in_every_place(seed, monkeypatch):
-    rng = Random(seed)
-    paging = rng.choice(PAGINGS)
-    with DocumentSite(Names.random(rng), paging=paging, page_size=rng.randint(1, 9)) as site:
-        ids = filled(site, rng.randint(0, 30))
-        drafts = set(rng.sample(ids, len(ids) // 3))
-        for document_id in drafts:
-            site.documents[document_id].active = False
-        monkeypatch.setenv(CONN, site.connection())
-        hook = AssistantHook()
-        documents = list(hook.list_documents())
-        assert [document.document_id for document in documents] == ids
-        states = {document.document_id: document.state for document in documents}
-        assert states == {document_id: "draft" if document_id in drafts else "active" for document_id in ids}
-        assert [document.content for document in documents] == [site.documents[an_id].content for an_id in ids]
-        if ids:
-            hook.set_document_status(ids[:1], "inactive")
-            hook.set_document_status(ids[1:], "active")
-            hook.delete_documents(ids[2:3])
-            remaining = ids[:2] + ids[3:]
-            in_use = {document.document_id: document.is_in_use for document in hook.list_documents()}
-            assert in_use == {document_id: document_id != ids[0] for document_id in remaining}
-        hook.client.close()
-
-
-def test_ids_go_into_batches(monkeypatch):
+@pytest.mark.parametrize("word", ["Active", "published", "Active ", "", None, True])
+def test_a_status_is_exactly_active_or_inactive(word, monkeypatch):
     with DocumentSite() as site:
-        ids = filled(site, 250)
-        monkeypatch.setenv(CONN, site.connection(manage_documents={"delete": {"batch": 40}}))
-        hook = AssistantHook()
-        assert len(hook.set_document_status(ids, "inactive")) == 3
-        assert len(hook.delete_documents(ids)) == 7
-        hook.client.close()
-    assert not site.documents
-
-
-@pytest.mark.parametrize("paging", ["page", "offset"])
-def test_a_list_that_cannot_be_read_to_its_end_is_an_error(paging, monkeypatch):
-    # The site ignores the parameter that is sent, and says that there are more documents.
-    with DocumentSite(Names(parameter="blatt"), paging=paging, page_size=5) as site:
-        filled(site, 12)
         monkeypatch.setenv(CONN, site.connection(manage_documents=True))
-        hook = AssistantHook()
-        with pytest.raises(AssistantResponseError, match="12 documents, and only 5 could be read"):
-            list(hook.list_documents())
-        hook.client.close()
+        with pytest.raises(AssistantInputError, match="status"):
+            AssistantHook().set_document_status(["d1"], word)
+    assert not site.requests
 
 
-def test_a_cursor_that_does_not_move_is_an_error(monkeypatch):
-    with DocumentSite(Names(parameter="marker"), paging="cursor", page_size=5) as site:
-        filled(site, 12)
-        monkeypatch.setenv(CONN, site.connection(manage_documents=True))
-        hook = AssistantHook()
-        with pytest.raises(AssistantResponseError, match="repeats its last page"):
-            list(hook.list_documents())
-        hook.client.close()
+@pytest.mark.parametrize(
+    ("settings", "change", "request_sent"),
+    [
+        ({}, "activate", ("PATCH", "bulk-status", {"document_ids": ["a/b"], "status": "active"})),
+        ({}, "deactivate", ("PATCH", "bulk-status", {"document_ids": ["a/b"], "status": "draft"})),
+        ({}, "delete", ("POST", "bulk-delete", {"document_ids": ["a/b"]})),
+        ({"status_field": "phase", "draft_words": "off, hidden"}, "deactivate",
+         ("PATCH", "bulk-status", {"document_ids": ["a/b"], "phase": "off"})),
+        ({"delete": "/m2m/sites/{site_id}/documents/{document_id}"}, "delete", ("DELETE", "a%2Fb", None)),
+        ({"activate": "POST /m2m/sites/{site_id}/documents/{document_id}/on"}, "activate",
+         ("POST", "a%2Fb/on", {"status": "active"})),
+    ],
+)  # fmt: skip
+def test_routes_and_words_are_settings(settings, change, request_sent):
+    call = change_documents("docs", DocumentRoutes(**settings), change, ["a/b"])
+    method, path, body = request_sent
+    assert (call.method, call.path, call.json) == (method, f"/m2m/sites/docs/documents/{path}", body)
+    assert call.repeatable
+
+
+def test_ids_go_into_batches_of_a_hundred():
+    assert route_of(DocumentRoutes(), "delete").batch_size == 100
+    assert route_of(DocumentRoutes(delete="/x/{document_id}"), "delete").batch_size == 1
 
 
 def test_a_connection_that_does_not_manage_documents_sends_nothing(monkeypatch):
     with DocumentSite() as site:
         for value in (None, False, "", "false"):
             monkeypatch.setenv(CONN, site.connection(manage_documents=value))
-            hook = AssistantHook()
             for use in (
                 lambda hook: list(hook.list_documents()),
                 lambda hook: hook.delete_documents(["d1"]),
                 lambda hook: hook.set_document_status(["d1"], "active"),
-                lambda hook: hook.update_document("d1", {"title": "T"}),
             ):
                 with pytest.raises(AssistantInputError, match="manage_documents"):
-                    use(hook)
+                    use(AssistantHook())
     assert not site.requests
 
 
@@ -112,14 +178,14 @@ def test_a_connection_that_does_not_manage_documents_sends_nothing(monkeypatch):
     "value",
     [
         "yes please",
-        {"list": {"path": "https://evil.example.com/x"}},
-        {"list": {"path": "//evil.example.com/x"}},
-        {"delete": {"path": "/m2m/../admin"}},
-        {"delete": {"path": "/m2m/{tenant_id}"}},
-        {"delete": {"method": "get it"}},
-        {"list": {"paging": {"kind": "guess"}}},
+        {"list": "https://evil.example.com/x"},
+        {"list": "//evil.example.com/x"},
+        {"list": "/m2m/documents?size=100"},
+        {"delete": "/m2m/../admin"},
+        {"delete": "/m2m/%2E%2e/admin"},
+        {"delete": "/m2m/{tenant_id}"},
+        {"delete": "get it /m2m/x"},
         {"unknown": {}},
-        {"update": {"path": "/m2m/sites/{site_id}/documents"}},
     ],
 )
 def test_routes_that_cannot_be_used_are_an_error_of_the_connection(value, monkeypatch):
@@ -127,18 +193,3 @@ def test_routes_that_cannot_be_used_are_an_error_of_the_connection(value, monkey
         monkeypatch.setenv(CONN, site.connection(manage_documents=value))
         with pytest.raises(AssistantInputError, match="manage_documents"):
             AssistantHook().document_routes()
-
-
-@pytest.mark.parametrize(
-    ("header", "expected"),
-    [
-        (None, None),
-        ("", None),
-        ('<https://x/y?page=2>; rel="next"', "https://x/y?page=2"),
-        ("</y?page=2>; rel=next", "/y?page=2"),
-        ('<?a=1,2>; rel="prev", <?a=3>; title="n, ext"; rel="last next"', "?a=3"),
-        ('<?a=1>; rel="prev"', None),
-    ],
-)
-def test_the_next_link_of_a_header(header, expected):
-    assert next_link(None, header) == expected

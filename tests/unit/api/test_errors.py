@@ -63,7 +63,7 @@ class TestFromResponse:
             (b'{"detail": "No such site."}', "No such site."),
             (b'{"message": "No such site."}', "No such site."),
             (b'{"data": {"error": {"message": "No such site."}}}', "No such site."),
-            (b'{"detail": [{"loc": ["x"]}]}', ""),
+            (b'{"detail": [{"loc": ["x"]}]}', "loc: x"),
             (b"<html><title>No such\nsite.</title><body>x", "No such site."),
             (b"<p>No such &quot;site&quot;.</p>", 'No such "site".'),
             (b"plain\x1b[31m words", "plain [31m words"),

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from airflow_provider_assistant.api import errors, flow
 from airflow_provider_assistant.api.call import Response
 from airflow_provider_assistant.api.document_state import DocumentState
+from airflow_provider_assistant.api.fields import REASONS
 from airflow_provider_assistant.api.flow import RetryPolicy
-from airflow_provider_assistant.api.replies import ANSWER_FIELDS, ERROR_FIELDS
+from airflow_provider_assistant.api.replies import ANSWER_FIELDS, SHARED_FIELDS
 from airflow_provider_assistant.api.status import State
 from airflow_provider_assistant.exceptions import AssistantAmbiguousError, AssistantError, AssistantResponseError
 from tests.hostile import CALLS, KEY
@@ -22,7 +23,7 @@ from tests.wire import FakeTime, drive
 
 NAMES = st.one_of(
     st.sampled_from(
-        [*ANSWER_FIELDS, *ERROR_FIELDS, "request_id", "status", "result", "error", "id", "document_id", "session_id"]
+        [*ANSWER_FIELDS, *SHARED_FIELDS, *REASONS, "request_id", "status", "data", "id", "document_id", "session_id"]
     ),
     st.text(),
 )

@@ -22,7 +22,6 @@ TIME = "2026-11-25T10:00:00Z"
         ({**RATED, "status": "Success"}, True),
         ({**RATED, "feedback_submitted_at": None}, True),
         ({"status": "ok", "data": {"request_id": "r", "feedback": "good"}}, True),
-        ({"data": {"rating": RATED}}, True),
         ({**RATED, "feedback_submitted_at": TIME}, False),
         ({**RATED, "created_at": TIME}, False),
         ({**RATED, "timestamp": 1764000000}, False),

@@ -55,16 +55,14 @@ def test_a_usual_list_is_understood_without_a_change(cli, monkeypatch, paging):
 
 
 def test_fields_of_other_names_are_missing_until_the_connection_names_them(cli, monkeypatch):
-    names = Names(items="payload.knowledge", status="meta.phase", created_at="inserted_on", title="headline")
-    described = {"items": "payload.knowledge", "status": "meta.phase", "created_at": "inserted_on", "title": "headline"}
-    with DocumentSite(names, paging="none") as site:
+    with DocumentSite(Names(status="phase"), paging="none") as site:
         site.store("Title", "Text")
-        connected(monkeypatch, site, manage={"list": {"items": "payload.knowledge"}})
+        connected(monkeypatch, site)
         ran = cli("documents", "check")
         assert ran.code == 1
-        assert "The list shows no title, no status, no time of creation" in ran.err
-        assert "headline" in ran.err.splitlines()[-1]
-        connected(monkeypatch, site, manage={"list": described})
+        assert "The list shows no status" in ran.err
+        assert "phase" in ran.err.splitlines()[-1]
+        connected(monkeypatch, site, manage={"status_field": "phase"})
         assert cli("documents", "check", "-o", "json").json["states"] == {"active": 1}
 
 

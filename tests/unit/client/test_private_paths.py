@@ -14,7 +14,6 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.flow import RetryPolicy
-from airflow_provider_assistant.api.reads import read
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.observability import metrics, tracing
 from tests.hostile import HostileService
@@ -25,8 +24,8 @@ ADDRESSES = ["ada.lovelace@mail.example", "O'Brien+news@example.org", "müller@s
 
 def calls(address):
     return [
-        read("user_statistics", site_id="docs", email=address),
-        read("sessions", site_id="docs", params={"email": address}),
+        endpoints.other("GET", f"/m2m/sites/docs/users/{quote(address, safe='')}/statistics"),
+        endpoints.other("GET", endpoints.with_query("/m2m/sites/docs/sessions", {"email": address})),
         endpoints.other("GET", f"/m2m/sites/docs/people/{quote(address, safe='')}"),
         endpoints.other("GET", f"/m2m/sites/docs/people/{quote(address, safe='@')}"),
         endpoints.other("GET", f"/m2m/sites/docs/people/{quote(quote(address, safe=''), safe='')}"),
@@ -156,6 +155,6 @@ def test_other_requests_are_logged_by_httpx_as_before(caplog):
     caplog.set_level(logging.INFO, "httpx")
     with ScriptedService() as service:
         send(client_of(service.url), calls(ADDRESSES[0])[0])
-        send(client_of(service.url), read("usage", tenant_id="acme-inc"))
+        send(client_of(service.url), endpoints.other("GET", "/m2m/tenants/acme-inc/usage"))
     (line,) = [record.getMessage() for record in caplog.records if record.name == "httpx"]
     assert "/m2m/tenants/acme-inc/usage" in line

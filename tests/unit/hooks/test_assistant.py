@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import threading
 from types import SimpleNamespace
@@ -17,7 +16,6 @@ from airflow_provider_assistant.exceptions import (
     AssistantNotFoundError,
 )
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from tests.wire import Answer, ScriptedService
 
 
 @pytest.fixture
@@ -131,8 +129,6 @@ def test_documents_are_set_to_a_known_status_only(status, document_ids, connect,
 
 
 def test_other_endpoints_can_be_reached(hook):
-    for what in ("limits", "statistics", "/m2m/sites/acme-docs/statistics"):
-        assert hook.read(what, {"days": "7"}).raw["tenant_id" if what == "limits" else "site_id"].startswith("acme")
     assert hook.call("get", "/m2m/sites/acme-docs/statistics").raw["site_id"] == "acme-docs"
     with pytest.raises(AssistantNotFoundError):
         hook.call("GET", "/m2m/tenants/acme-inc/invoices")
@@ -211,40 +207,3 @@ async def test_the_async_client_sends_the_same_calls(connection, service):
         )
     assert limits.raw["tenant_id"] == "acme-inc"
     assert service.chats()[0]["id"] == submitted.request_id
-
-
-# -- created documents that are not in use ---------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("body", "state", "warned"),
-    [
-        ({"document_id": "d-1", "status": "draft"}, "draft", "draft"),
-        ({"id": "d", "status": "rejected"}, "failed", "rejected"),
-        ({"id": "d", "state": "in orbit"}, "other", "in orbit"),
-        ({"id": "d", "status": "LIVE!"}, "active", None),
-        ({"status": "ok", "id": "d"}, "unknown", None),
-        (None, "unknown", None),
-    ],
-)
-@pytest.mark.parametrize("kind", ["text", "qa", "file"])
-def test_a_created_document_that_is_not_in_use_is_warned_about(body, state, warned, kind, monkeypatch, tmp_path, capfd):
-    (tmp_path / "a.txt").write_text("text")
-    extra = {"site_id": "s1", "retries": 0, "manage_documents": {"active_words": ["live!"]}}
-    with ScriptedService(Answer(201, body)) as service:
-        fields = {"conn_type": "assistant", "host": service.url, "password": "k-of-a-test", "extra": extra}
-        monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", json.dumps(fields))
-        hook = AssistantHook()
-        with contextlib.closing(hook.client):
-            create = {
-                "text": lambda: hook.create_text_document("t", "c"),
-                "qa": lambda: hook.create_qa_document("t", "q", "a"),
-                "file": lambda: hook.upload_document(tmp_path / "a.txt"),
-            }
-            created = create[kind]()
-    assert created.state == state
-    warnings = [line for line in capfd.readouterr().out.splitlines() if "created with" in line]
-    assert len(warnings) == (warned is not None)
-    if warned is not None:
-        assert f"Document {created.document_id} of " in warnings[0]
-        assert repr(warned) in warnings[0]

@@ -179,7 +179,7 @@ def hide_contents(site, monkeypatch):
 
     def without_content(stored):
         shown = item(stored)
-        del shown[site.names.content]
+        del shown["content"]
         return shown
 
     monkeypatch.setattr(site, "_item", without_content)

@@ -124,7 +124,7 @@ def test_a_draft_does_not_replace_a_document(monkeypatch):
         monkeypatch.setenv(CONN, site.connection())
         load({"a": "1", "old name": "2"})
         site.draft = True
-        monkeypatch.setenv(CONN, site.connection(manage_documents={"set_status": None}))
+        monkeypatch.setenv(CONN, site.connection(manage_documents={"activate": None, "deactivate": None}))
         # A renamed row is a new document and a stale one.
         with pytest.raises(AssistantIncompleteError, match="2 outdated documents"):
             load({"a": "one", "new name": "3"}, run_id="second")
@@ -161,7 +161,7 @@ def test_a_key_without_the_permission_stops_the_load(monkeypatch):
 
 
 CHANGES = [
-    ({"on_missing": "deactivate"}, "set_status"),
+    ({"on_missing": "deactivate"}, "deactivate"),
     ({"on_missing": "delete"}, "delete"),
     ({"on_change": "replace"}, "delete"),
 ]

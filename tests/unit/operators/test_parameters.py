@@ -65,7 +65,7 @@ KINDS = {
     AssistantParquetToIcebergOperator: {"date": "2026-11-21", **LAKE},
     AssistantParquetToWarehouseOperator: {"output_path": "lake", "database": "w.duckdb", "date": "2026-11-21"},
     AssistantRateAnswersOperator: {"answers": "a", "scores": "s", "rules": {"good": "token_f1 >= 0.8"}},
-    AssistantReadToParquetOperator: {"read": "usage", **LAKE},
+    AssistantReadToParquetOperator: {"read": "limits", **LAKE},
     AssistantRequestsToParquetOperator: LAKE,
     AssistantStatisticsToParquetOperator: LAKE,
     AssistantSubmitChatOperator: MESSAGE,

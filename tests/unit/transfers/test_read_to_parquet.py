@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import random
-from datetime import UTC, date, datetime, timedelta
-from urllib.parse import parse_qs, unquote, urlsplit
+from datetime import UTC, datetime, timedelta
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_assistant.api.privacy import user_label
-from airflow_provider_assistant.api.reads import READS
 from airflow_provider_assistant.exceptions import (
     AssistantInputError,
     AssistantNotFoundError,
@@ -24,6 +23,9 @@ from tests.wire import Answer, ScriptedService
 
 NIGHT = datetime(2026, 11, 21, tzinfo=UTC)
 DAY = NIGHT.date()
+USAGE = "/m2m/tenants/acme/usage"
+SESSIONS_PATH = "/m2m/sites/docs/sessions"
+HISTORY = f"{USAGE}/history"
 
 
 class Pages(ScriptedService):
@@ -80,19 +82,26 @@ def warnings_of_the_package(caplog):
 # -- records -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [name for name in READS if name not in {"usage_history", "user_statistics"}])
-def test_any_read_by_name(name, export):
+@pytest.mark.parametrize(
+    ("arguments", "path", "name", "site"),
+    [
+        ({"read": "limits"}, "/m2m/tenants/acme/limits", "limits", None),
+        ({"read": "statistics"}, "/m2m/sites/docs/statistics", "statistics", "docs"),
+        ({"path": USAGE}, USAGE, USAGE, None),
+        ({"path": SESSIONS_PATH, "name": "sessions"}, SESSIONS_PATH, "sessions", "docs"),
+    ],
+)
+def test_any_read(arguments, path, name, site, export):
     body = b'{"used": {"documents": 7, "rate": 1.10}, "period": "2026-11"}'
     with served(body) as service:
-        result = export(service, read=name)
-        assert unquote(service.received[0].path).endswith(READS[name].format(tenant_id="acme", site_id="docs"))
+        result = export(service, **arguments)
+        assert service.received[0].path == f"/api/v1{path}"
     found = rows(result["path"])
     assert metrics(found) == {
         (None, "used.documents"): "7",
         (None, "used.rate"): "1.10",
         (None, "period"): "2026-11",
     }
-    site = "docs" if "{site_id}" in READS[name] else None
     for row in found:
         assert (row["read"], row["tenant_id"], row["site_id"], row["user_label"]) == (name, "acme", site, None)
         assert (row["period"], row["logical_date"]) == ("2026-11", NIGHT)
@@ -105,7 +114,7 @@ def test_any_read_by_name(name, export):
 @pytest.mark.parametrize("body", [b"", b"null", b"7", b'"text"', b"[1, 2]", b"{}"])
 def test_a_reply_of_any_shape_is_written(body, export):
     with served(body) as service:
-        result = export(service, read="usage")
+        result = export(service, path=USAGE)
     assert result["rows"] == len(rows(result["path"])) >= 1
     (raw,) = rows(result["raw_path"])
     assert json.loads(raw["raw"]) == json.loads(body or b"null")
@@ -128,7 +137,7 @@ SHAPES = {
 def test_items_of_a_list_are_records(shape, export):
     body, rest = SHAPES[shape]
     with served(body) as service:
-        result = export(service, read="sessions")
+        result = export(service, path=SESSIONS_PATH)
     raws = rows(result["raw_path"])
     by_item = {row["item"]: json.loads(row["raw"]) for row in raws}
     expected = {"s-2": SESSIONS[0], "s-1": SESSIONS[1], "2": SESSIONS[2]}
@@ -145,7 +154,7 @@ def test_list_keys_name_the_items_and_the_lists_in_them(export):
     body = {"data": {"sessions": SESSIONS}, "kinds": [{"k": "qa", "n": 4}]}
     keys = {"data.sessions": "messages", "data.sessions.*.tags": "name", "kinds": "k"}
     with served(body) as service:
-        found = metrics(rows(export(service, read="sessions", list_keys=keys)["path"]))
+        found = metrics(rows(export(service, path=SESSIONS_PATH, list_keys=keys)["path"]))
     assert found["3", "tags.b.n"] == "2"
     assert found[None, "kinds.qa.n"] == "4"
 
@@ -172,21 +181,21 @@ def test_a_path_says_whose_record_it_is(export):
 
 def test_a_second_run_replaces_the_first_and_a_failure_changes_nothing(export):
     with served({"a": 1}, {"b": 2, "c": 3}) as service:
-        first = export(service, read="usage")
-        second = export(service, read="usage")
+        first = export(service, path=USAGE)
+        second = export(service, path=USAGE)
     assert first["path"] == second["path"]
     assert {row["metric"] for row in rows(second["path"])} == {"b", "c"}
     with served({"error": "gone"}, status=404) as service, pytest.raises(AssistantNotFoundError):
-        export(service, read="usage")
+        export(service, path=USAGE)
     assert {row["metric"] for row in rows(second["path"])} == {"b", "c"}
 
 
 def test_two_tasks_do_not_write_the_same_read_and_may_write_others(export):
     with served({"a": 1}) as service:
-        export(service, read="usage")
-        export(service, "other", read="tenant")
+        export(service, path=USAGE)
+        export(service, "other", path="/m2m/tenants/acme")
         with pytest.raises(AssistantInputError, match="count them twice"):
-            export(service, "third", read="usage")
+            export(service, "third", path=USAGE)
 
 
 # -- pages -------------------------------------------------------------------------------------
@@ -230,7 +239,7 @@ def echoing(query):
 @pytest.mark.parametrize("service_page", [linked, with_cursor, numbered, echoing])
 def test_pages_are_followed_if_the_replies_show_them(service_page, export, caplog):
     with Pages(service_page) as service:
-        result = export(service, read="sessions", query={"status": "open"})
+        result = export(service, path=SESSIONS_PATH, query={"status": "open"})
         assert service.queries[0] == "status=open"
         assert all(request.path.startswith("/api/v1/m2m/sites/docs/sessions") for request in service.received)
         if service_page is with_cursor:
@@ -244,10 +253,10 @@ def test_pages_are_followed_if_the_replies_show_them(service_page, export, caplo
 
 def test_a_service_that_sends_the_same_page_again_ends_the_list(export, caplog):
     with Pages(lambda query: {"items": page_of(0), "next_cursor": "more", "total": 7}) as service:
-        result = export(service, read="sessions")
+        result = export(service, path=SESSIONS_PATH)
         assert len(service.queries) == 2
     assert (result["items"], result["pages"], result["unread"]) == (3, 1, 4)
-    assert "same page of sessions again" in caplog.text
+    assert "same page of /m2m/sites/docs/sessions again" in caplog.text
     assert "at least 4 more items" in caplog.text
 
 
@@ -265,7 +274,7 @@ def test_a_service_that_sends_the_same_page_again_ends_the_list(export, caplog):
 )
 def test_items_that_the_service_does_not_send_are_counted(extra, unread, export, caplog):
     with served({"sessions": ITEMS, **extra}) as service:
-        result = export(service, read="sessions")
+        result = export(service, path=SESSIONS_PATH)
         assert len(service.received) == 1
     assert (result["items"], result["unread"]) == (7, unread)
     assert len(warnings_of_the_package(caplog)) == bool(unread)
@@ -281,10 +290,10 @@ def days_before(count):
 HISTORIES = {
     "list": lambda days: [{"date": day.isoformat(), "messages": day.day} for day in days],
     "enveloped": lambda days: {
-        "data": {"history": [{"day": f"{day}T00:00:00+02:00", "messages": day.day} for day in days]}
+        "data": {"history": [{"date": f"{day}T00:00:00+02:00", "messages": day.day} for day in days]}
     },
     "by day": lambda days: {"usage": {day.isoformat(): {"messages": day.day} for day in days}},
-    "periods": lambda days: {"period": "month", "history": [{"period": str(day), "messages": day.day} for day in days]},
+    "periods": lambda days: {"period": "month", "history": [{"date": str(day), "messages": day.day} for day in days]},
 }
 
 
@@ -295,10 +304,9 @@ def test_one_request_fills_many_days_and_a_second_run_changes_nothing(shape, exp
     shuffled = days.copy()
     random.Random(shape).shuffle(shuffled)
     with served(HISTORIES[shape](shuffled)) as service:
-        result = export(service, read="usage_history", days=30)
-        assert [request.path.partition("?")[2] for request in service.received] == ["from=2026-10-23&to=2026-11-21"]
+        result = export(service, path=HISTORY, date_field="date", days=30)
         before = [rows(path) for path in result["paths"]]
-        export(service, read="usage_history", days=30)
+        export(service, path=HISTORY, date_field="date", days=30)
     assert [path.split("date=")[1][:10] for path in result["paths"]] == [str(day) for day in reversed(days)]
     assert (result["items"], result["missing"], result["outside"], result["undated"]) == (30, 0, 0, 0)
     for found, day in zip(before, reversed(days), strict=True):
@@ -311,13 +319,13 @@ def test_one_request_fills_many_days_and_a_second_run_changes_nothing(shape, exp
 def test_a_day_that_the_reply_lacks_keeps_its_file_and_is_counted(export, capsys):
     days = days_before(5)
     with served(HISTORIES["list"](days), HISTORIES["list"]([days[0], days[3]])) as service:
-        first = export(service, read="usage_history", days=5)
+        first = export(service, path=HISTORY, date_field="date", days=5)
         old = [rows(path) for path in first["paths"]]
         capsys.readouterr()
-        second = export(service, read="usage_history", days=5)
+        second = export(service, path=HISTORY, date_field="date", days=5)
     assert (second["missing"], len(second["paths"])) == (3, 2)
     logged = capsys.readouterr().out
-    assert "The reply about usage_history lacks 3 of 5 days, whose files stay as they are" in logged
+    assert f"The reply about {HISTORY} lacks 3 of 5 days, whose files stay as they are" in logged
     assert str(days[1]) in logged
     kept = [rows(path) for path in first["paths"]]
     changed = [before != after for before, after in zip(old, kept, strict=True)]
@@ -325,29 +333,20 @@ def test_a_day_that_the_reply_lacks_keeps_its_file_and_is_counted(export, capsys
     assert changed == [False, True, False, False, True]
 
 
-def test_after_a_pause_all_days_since_the_last_one_are_asked_for(export):
-    night = datetime(2024, 11, 21, tzinfo=UTC)
-    replies = [HISTORIES["list"]([date(2024, 11, 20)]), HISTORIES["list"]([date(2024, 11, 21)]), HISTORIES["list"]([])]
-    with served(*replies) as service:
-        # The service has no numbers of the night's own day.
-        for nights in (0, 9, 9, 10):
-            export(service, read="usage_history", days=2, moment=night + timedelta(days=nights))
-        export(service, read="usage_history", date="2024-12-24", days=2)
-        asked = [request.path.partition("?")[2] for request in service.received]
-    assert asked == [
-        "from=2024-11-20&to=2024-11-21",
-        "from=2024-11-20&to=2024-11-30",
-        "from=2024-11-21&to=2024-11-30",
-        "from=2024-11-21&to=2024-12-01",
-        "from=2024-12-23&to=2024-12-24",
-    ]
+def test_after_a_pause_all_days_since_the_last_one_are_written(export):
+    days = days_before(20)
+    with served(HISTORIES["list"](days[5:]), HISTORIES["list"](days)) as service:
+        options = {"path": HISTORY, "date_field": "date", "days": 2}
+        assert export(service, moment=NIGHT - timedelta(days=5), **options)["items"] == 2
+        assert export(service, **options)["items"] == 6
+        assert export(service, **options, date=str(days[10]))["items"] == 2
 
 
 def test_days_outside_of_the_range_are_not_written(export, tmp_path):
     """The first day of a reply may be a part of a day only."""
     days = [DAY + timedelta(days=1), *days_before(40)]
     with served(HISTORIES["list"](days)) as service:
-        result = export(service, read="usage_history", date="2026-11-20", days=3)
+        result = export(service, path=HISTORY, date_field="date", date="2026-11-20", days=3)
     assert (result["items"], result["missing"], result["outside"]) == (3, 0, 38)
     assert [path.split("date=")[1][:10] for path in result["paths"]] == ["2026-11-18", "2026-11-19", "2026-11-20"]
 
@@ -387,13 +386,13 @@ def test_several_items_of_a_day_and_items_without_a_day(export, capsys):
 )
 def test_a_history_that_is_not_understood_fails_and_writes_nothing(body, part, export, tmp_path):
     with served(body) as service, pytest.raises(AssistantResponseError, match=part):
-        export(service, read="usage_history")
+        export(service, path=HISTORY, date_field="date")
     assert not list(tmp_path.rglob("*.parquet"))
 
 
 def test_an_empty_history_writes_nothing_and_counts_all_days(export, tmp_path):
     with served({"history": []}) as service:
-        result = export(service, read="usage_history", days=4)
+        result = export(service, path=HISTORY, date_field="date", days=4)
     assert (result["missing"], result["path"], result["paths"], result["rows"]) == (4, None, [], 0)
     assert not list(tmp_path.rglob("*.parquet"))
 
@@ -418,7 +417,7 @@ def test_no_address_is_written_unless_it_is_wanted(address, export, tmp_path, ca
     }
     label = user_label(address)
     with served(body) as service:
-        result = export(service, read="user_statistics", user_email=address)
+        result = export(service, path=f"/m2m/sites/docs/users/{quote(address)}/statistics")
         assert unquote(service.received[0].path).endswith(f"/users/{address}/statistics")
     shown = (
         json.dumps(result) + caplog.text + capsys.readouterr().out + "".join(str(path) for path in tmp_path.rglob("*"))
@@ -429,7 +428,6 @@ def test_no_address_is_written_unless_it_is_wanted(address, export, tmp_path, ca
     for secret in (name, domain, "other@"):
         assert secret.casefold() not in shown.casefold().replace("mail.example", domain)
     assert {(row["user_label"], row["email"]) for row in found} == {(label, None)}
-    assert f".{label}.parquet" in result["path"]
     values = metrics(rows(result["path"]))
     assert values[None, f"by_user.{label}"] == "3"
     assert values[label, "from"] == user_label("other@example.com")
@@ -437,13 +435,9 @@ def test_no_address_is_written_unless_it_is_wanted(address, export, tmp_path, ca
 
 def test_addresses_are_written_if_they_are_wanted(export):
     with served({"email": "ada@example.com"}) as service:
-        result = export(service, read="user_statistics", user_email="ada@example.com", with_emails=True)
+        result = export(service, path="/m2m/sites/docs/users/ada%40example.com", with_emails=True)
     (row,) = rows(result["path"])
-    assert (row["text"], row["email"], row["user_label"]) == (
-        "ada@example.com",
-        "ada@example.com",
-        user_label("ada@example.com"),
-    )
+    assert (row["text"], row["user_label"]) == ("ada@example.com", user_label("ada@example.com"))
     assert "ada" not in result["path"]
 
 
@@ -455,24 +449,15 @@ def test_a_path_with_an_address_has_its_label(export, caplog, capsys):
     assert "ada" not in result["path"] + caplog.text + capsys.readouterr().out
 
 
-def test_two_users_have_two_files_of_a_mapped_task(export, tmp_path):
-    with served({"a": 1}) as service:
-        for index, address in enumerate(ADDRESSES):
-            export(service, read="user_statistics", user_email=address, map_index=index)
-    assert len(list((tmp_path / "reads").rglob("*.parquet"))) == len(ADDRESSES)
-
-
 @pytest.mark.parametrize(
     ("arguments", "field"),
     [
         ({}, "read"),
-        ({"read": "usage", "path": "/m2m/x"}, "read"),
-        ({"read": "usages"}, "read"),
-        ({"read": "user_statistics", "user_email": ["ada@example.com"]}, "user_email"),
-        ({"read": "user_statistics", "user_email": "ada"}, "user_email"),
-        ({"read": "sessions", "query": {"email": ["ada@example.com"]}}, "query"),
-        ({"read": "sessions", "items": " "}, "items"),
-        ({"read": "sessions", "days": 0}, "days"),
+        ({"read": "limits", "path": "/m2m/x"}, "read"),
+        ({"read": "usage"}, "read"),
+        ({"path": "/m2m/x", "query": {"email": ["ada@example.com"]}}, "query"),
+        ({"path": "/m2m/x", "items": " "}, "items"),
+        ({"path": "/m2m/x", "days": 0}, "days"),
     ],
 )
 def test_invalid_parameters_are_found_when_the_dag_is_parsed(arguments, field, tmp_path):
@@ -485,10 +470,8 @@ def test_invalid_parameters_are_found_when_the_dag_is_parsed(arguments, field, t
 @pytest.mark.parametrize(
     ("arguments", "field"),
     [
-        ({"read": "user_statistics"}, "email"),
-        ({"read": "usage", "user_email": "ada@example.com"}, "user_email"),
         ({"path": "https://elsewhere.example/x"}, "path"),
-        ({"read": "usage", "tenant_id": " "}, "tenant_id"),
+        ({"read": "limits", "tenant_id": " "}, "tenant_id"),
     ],
 )
 def test_invalid_combinations_are_found_before_any_request(arguments, field, export, tmp_path):
