@@ -22,7 +22,7 @@ from airflow_provider_assistant.asking.answers import NOT_SUBMITTED
 from airflow_provider_assistant.asking.earlier import Earlier, EarlierTries, earlier_tries
 from airflow_provider_assistant.asking.poller import LAST_POLL, Poller
 from airflow_provider_assistant.asking.questions import Question, Questions
-from airflow_provider_assistant.asking.schedule import Silence
+from airflow_provider_assistant.asking.schedule import Schedule, Silence
 from airflow_provider_assistant.asking.sessions import close_sessions, ended_sessions
 from airflow_provider_assistant.asking.state import BatchState, End, Request, Writer
 from airflow_provider_assistant.client.cancellation import GRACE, CancellableRunner
@@ -274,14 +274,10 @@ class Batch:
         await poller.run(self.open)
 
     def _new_poller(self, client: SendingClient, timeout: float) -> Poller:
-        return Poller(
-            client,
-            self._job.site_id,
-            interval=self._job.poll_interval,
-            deadline=client.now() + timeout,
-            on_end=self._ended,
-            max_concurrency=self._job.settings.max_concurrency,
-        )
+        now = client.now()
+        schedule = Schedule(interval=self._job.poll_interval, deadline=now + timeout, now=now)
+        limit = self._job.settings.max_concurrency
+        return Poller(client, self._job.site_id, schedule, on_end=self._ended, max_concurrency=limit)
 
     async def _wait(self, poller: Poller, polling: asyncio.Task[None]) -> None:
         """Wait until all requests have ended, or the deadline has passed."""

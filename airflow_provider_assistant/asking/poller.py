@@ -29,33 +29,22 @@ LAST_POLL = 120.0
 async def poll_until(
     client: AssistantClient,
     site_id: str,
+    schedule: Schedule,
     requests: Iterable[Request],
     *,
-    deadline: float,
-    interval: float,
     on_end: Callable[[End], None],
-    first: float | None = None,
     max_concurrency: int = 1,
-) -> Schedule:
+) -> None:
     """
-    Poll chat requests until all have ended or the deadline has passed, and return what the polls met.
+    Poll chat requests until all have ended or the deadline of the schedule has passed.
 
-    The parameters are those of :class:`Poller`.
-
+    :param on_end: Called with the end of each request.
+    :param max_concurrency: Maximum number of polls in flight.
     :raises AssistantError: Further polls would get the same error, such as a 401.
     """
-    poller = Poller(
-        client,
-        site_id,
-        deadline=deadline,
-        interval=interval,
-        on_end=on_end,
-        first=first,
-        max_concurrency=max_concurrency,
-    )
+    poller = Poller(client, site_id, schedule, on_end=on_end, max_concurrency=max_concurrency)
     poller.close()
     await poller.run(requests)
-    return poller.schedule
 
 
 def poll_now(client: AssistantClient, site_id: str, schedule: Schedule) -> End | None:
@@ -67,37 +56,30 @@ def poll_now(client: AssistantClient, site_id: str, schedule: Schedule) -> End |
     poll = schedule.take(math.inf)
     if poll is None:
         raise ValueError("no request is open")
-    call = _call(client, site_id, poll)
     try:
-        reply: ChatRequest | AssistantError = client.send_once(call)
+        reply: ChatRequest | AssistantError = client.send_once(_call(client, site_id, poll))
     except AssistantError as error:
         reply = error
-    return _taken(schedule, poll, reply, client.now())
+    return _end_of(schedule, poll, reply, client.now())
 
 
 class Poller:
     """
-    Poll chat requests while others are still being submitted.
+    Poll chat requests while others are still being submitted; the parameters are those of :func:`poll_until`.
 
-    :param client: Client to send with; a shared client also applies its shared limits.
-    :param interval: Maximum time between two polls of one request, in seconds.
-    :param deadline: Time at which to stop polling, in seconds since the epoch; each request is polled at least once.
-    :param on_end: Called with the end of each request.
-    :param first: Age of a request at its first poll, see :class:`.Schedule`.
-    :param max_concurrency: Maximum number of polls in flight.
+    A shared client also applies its shared limits.
     """
 
     def __init__(
         self,
         client: AssistantClient,
         site_id: str,
+        schedule: Schedule,
         *,
-        interval: float,
-        deadline: float,
         on_end: Callable[[End], None],
         max_concurrency: int,
-        first: float | None = None,
     ) -> None:
+        self.schedule = schedule
         self._client = client
         self._site_id = site_id
         self._on_end = on_end
@@ -105,7 +87,6 @@ class Poller:
         # The event loop's clock goes on steadily, even if the wall clock is set.
         self._epoch = client.now() - asyncio.get_running_loop().time()
         self._started = self._logged_at = self.now()
-        self.schedule = Schedule(interval=interval, deadline=deadline, now=self._started, first=first)
         self._in_flight: set[asyncio.Task[None]] = set()
         self._has_changed = asyncio.Event()
         self._fatal_error: BaseException | None = None
@@ -159,12 +140,15 @@ class Poller:
     def _has_work(self) -> bool:
         return not self._is_stopped and (self._takes_more or self.schedule.next_due is not None)
 
+    def _may_send(self) -> bool:
+        return not self._is_stopped and len(self._in_flight) < self._max_concurrency
+
     async def _step(self) -> None:
         """Start the polls that are due, then wait until another is due or one is done."""
         schedule = self.schedule
         now = self.now()
         self._has_changed.clear()
-        while not self._is_stopped and len(self._in_flight) < self._max_concurrency and (poll := schedule.take(now)):
+        while self._may_send() and (poll := schedule.take(now)):
             task = asyncio.create_task(self._poll(poll))
             self._in_flight.add(task)
             task.add_done_callback(self._on_done)
@@ -175,17 +159,19 @@ class Poller:
             schedule.give_up()
             await self._cancel_polls()
             return
-        if now - self._logged_at >= PROGRESS:
-            self._logged_at = now
-            log.info("%s", schedule)
-        wake_ups = [self._logged_at + PROGRESS]
-        if not self._takes_more:
-            wake_ups.append(end)
-        if schedule.next_due is not None and not self._is_stopped and len(self._in_flight) < self._max_concurrency:
+        self._log_progress(now)
+        wake_ups = [] if self._takes_more else [end]
+        if schedule.next_due is not None and self._may_send():
             wake_ups.append(schedule.next_due)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(min(wake_ups) - self.now()):
+            async with asyncio.timeout(min(wake_ups) - self.now() if wake_ups else None):
                 await self._has_changed.wait()
+
+    def _log_progress(self, now: float) -> None:
+        # A single request has no progress: its line would be the same for days.
+        if self.schedule.is_many and now - self._logged_at >= PROGRESS:
+            self._logged_at = now
+            log.info("%s", self.schedule)
 
     def _on_done(self, task: asyncio.Task[None]) -> None:
         self._in_flight.discard(task)
@@ -201,10 +187,9 @@ class Poller:
         await asyncio.gather(*polls, return_exceptions=True)
 
     async def _poll(self, poll: DuePoll) -> None:
+        call = _call(self._client, self._site_id, poll)
         try:
-            reply: ChatRequest | AssistantError = await self._client.asend_once(
-                _call(self._client, self._site_id, poll)
-            )
+            reply: ChatRequest | AssistantError = await self._client.asend_once(call)
         except NotSentError:
             # The sender has stopped, whose client this is.
             self.schedule.postpone(poll, self.now())
@@ -212,7 +197,7 @@ class Poller:
         except AssistantError as error:
             reply = error
         metrics.poll_lag(self.now() - poll.due)
-        end = _taken(self.schedule, poll, reply, self.now())
+        end = _end_of(self.schedule, poll, reply, self.now())
         if end:
             self._on_end(end)
 
@@ -221,17 +206,8 @@ def _call(client: AssistantClient, site_id: str, poll: DuePoll) -> Call[ChatRequ
     return endpoints.get_chat_request(site_id, str(poll.request.request_id), client.settings.words)
 
 
-def _taken(schedule: Schedule, poll: DuePoll, reply: ChatRequest | AssistantError, now: float) -> End | None:
-    """Return the end of a request, or plan its next poll; log the first error, and each new status."""
-    if isinstance(reply, AssistantError):
-        end = schedule.on_error(poll, reply, now)
-        if not end and schedule.failed_polls == 1:
-            log.warning("Polling goes on after this: %s", reply)
-        return end
-    end = schedule.on_reply(poll, reply, now)
-    if end:
+def _end_of(schedule: Schedule, poll: DuePoll, reply: ChatRequest | AssistantError, now: float) -> End | None:
+    end = schedule.end_of(poll, reply, now)
+    if end and end.status != "lost":
         metrics.async_completion(end.status, end.seconds or 0.0)
-    elif reply.status not in schedule.statuses:
-        schedule.statuses.add(reply.status)
-        log.info("Status %r is taken for still going.", reply.status)
     return end

@@ -13,7 +13,7 @@ from typing import Any
 
 from airflow_provider_assistant.api.document_state import needs_attention
 from airflow_provider_assistant.api.replies import CreatedDocument
-from airflow_provider_assistant.asking.single import poll_chat
+from airflow_provider_assistant.asking.schedule import Schedule
 from airflow_provider_assistant.asking.state import Request
 from airflow_provider_assistant.cli.output import BAD, DIM, GOOD, Console
 from airflow_provider_assistant.cli.runner import OK, WRONG, command, open_hook
@@ -30,6 +30,7 @@ from airflow_provider_assistant.exceptions import (
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.storage.uploads import as_upload
 from airflow_provider_assistant.texts import counted, shortened
+from airflow_provider_assistant.triggers.chat import ended_request, event_of_wait
 
 # Plain text: a service may not accept Markdown.
 # The id of the run is in the text and the name: a service that refuses duplicates takes the document of each run.
@@ -218,12 +219,12 @@ class _Smoke:
     def _poll(self) -> str:
         async def wait() -> dict[str, Any]:
             async with self._hook.async_client() as client:
-                request = Request("", self._request_id, "", client.now())
-                deadline = request.submitted_at + self._timeout
-                site_id = self._hook.resolve_site_id()
-                return await poll_chat(client, site_id, request, deadline=deadline, interval=POLL_INTERVAL)
+                now = client.now()
+                schedule = Schedule(interval=POLL_INTERVAL, deadline=now + self._timeout, now=now)
+                request = Request("", self._request_id, "", now)
+                return await event_of_wait(client, self._hook.resolve_site_id(), schedule, request)
 
-        ended = run_coroutine(wait())
+        ended = ended_request(run_coroutine(wait()))
         if ended["state"] == "failed":
             raise AssistantRequestFailedError(
                 f"request {self._request_id} ended {ended['status']!r}: {ended['error'] or ''}"

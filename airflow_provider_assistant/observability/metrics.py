@@ -33,13 +33,7 @@ def airflow_stats() -> Any:
 
 
 def request(endpoint: str, status: str, seconds: float) -> None:
-    """
-    Count and time one request.
-
-    :param endpoint: Short name of the route, such as ``chat.async``.
-    :param status: HTTP status; ``connection`` or ``timeout`` if there was no response.
-    :param seconds: Seconds from the start of the request to the end of the response.
-    """
+    """Count and time one request; its status is ``connection`` or ``timeout`` if there was no response."""
     tags = {"endpoint": endpoint, "status": status}
     airflow_stats().incr(REQUESTS, 1, tags=tags)
     _time(REQUEST_DURATION, seconds, tags)
@@ -51,30 +45,17 @@ def pause(seconds: float) -> None:
 
 
 def async_completion(state: str, seconds: float) -> None:
-    """
-    Record the duration of an async chat request.
-
-    :param state: ``complete`` or ``failed``.
-    :param seconds: Seconds from the submission, or from the start of a sensor, to the poll that found the end.
-    """
+    """Record the time of an async chat from submission, or the start of its sensor, to the poll that found the end."""
     _time(COMPLETION_DURATION, seconds, {"state": state})
 
 
 def poll_lag(seconds: float) -> None:
-    """
-    Record the delay of one poll of an async chat request.
-
-    :param seconds: Seconds from the scheduled time of the poll to its answer.
-    """
+    """Record the time from when a poll of an async chat was due to its answer."""
     _time(POLL_LAG, seconds, {})
 
 
 def rows(kind: str, ends: Mapping[str, int]) -> None:
-    """
-    Count the rows of one attempt of a load by outcome.
-
-    :param kind: Kind of the documents: ``qa``, ``text`` or ``file``.
-    """
+    """Count the rows of one attempt of a load by outcome; the kind is ``qa``, ``text`` or ``file``."""
     _count(ROWS, "outcome", ends, kind=kind)
 
 
@@ -101,16 +82,13 @@ def evaluation(
 
     :param verdict: ``passed``, ``failed``, or ``none`` for an evaluation without a gate.
     :param means: Mean score by scorer.
-    :param coverage: Share of the questions that have an answer, from 0 to 1.
-    :param pass_rate: Share of the judged questions that pass, from 0 to 1.
     """
     tags = {"evaluation": _tag(name)}
     for scorer, mean in means.items():
         _show(EVALUATION_SCORE, mean, {**tags, "scorer": _tag(scorer)})
     _show(EVALUATION_COVERAGE, coverage, tags)
     _show(EVALUATION_PASS_RATE, pass_rate, tags)
-    passed = {"passed": 1, "failed": 0}.get(verdict)
-    _show(EVALUATION_PASSED, passed, tags)
+    _show(EVALUATION_PASSED, {"passed": 1, "failed": 0}.get(verdict), tags)
 
 
 def _count(metric: str, tag: str, count_by_value: Mapping[str, int], **other_tags: str) -> None:

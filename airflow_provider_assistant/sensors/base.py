@@ -20,11 +20,7 @@ from airflow_provider_assistant.parameters import checked
 
 
 def check_waits(arguments: dict[str, Any]) -> None:
-    """
-    Check the waiting times among the arguments of a sensor, and convert them to seconds.
-
-    :raises AssistantInputError: One is invalid.
-    """
+    """Check the waiting times among the arguments of a sensor, and convert them to seconds."""
     for name in ("timeout", "max_wait"):
         if arguments.get(name) is not None:
             arguments[name] = checked(name, arguments[name], parameters.seconds, arguments.get("task_id"))
@@ -48,11 +44,7 @@ def skipped_softly(sensor: BaseSensorOperator) -> Iterator[None]:
 
 
 def start_of_wait(sensor: BaseSensorOperator, context: Context) -> float | None:
-    """
-    Return the time of the first poll of a sensor that was rescheduled, in seconds since the epoch; None otherwise.
-
-    Each of its polls is in a new process.
-    """
+    """Return the time of the first poll of a sensor if earlier processes have polled, in seconds since the epoch."""
     if sensor.mode != "reschedule":
         return None
     first = context["ti"].get_first_reschedule_date(context)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any
 
 from airflow.providers.common.compat.sdk import (
     AirflowSensorTimeout,
+    AirflowSkipException,
     BaseSensorOperator,
     Context,
     PokeReturnValue,
@@ -20,7 +22,6 @@ from airflow_provider_assistant.api import errors
 from airflow_provider_assistant.api.errors import detail_of
 from airflow_provider_assistant.asking.poller import poll_now
 from airflow_provider_assistant.asking.schedule import Schedule
-from airflow_provider_assistant.asking.single import ended_chat, timed_out
 from airflow_provider_assistant.asking.state import Request
 from airflow_provider_assistant.exceptions import (
     AssistantAPIError,
@@ -30,7 +31,6 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.hooks.task_ledger import ledger_location
 from airflow_provider_assistant.hooks.task_parameters import check_given, check_rendered, naming_task
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.chats import RequestEnd, record_ends, submitted_at
@@ -38,8 +38,15 @@ from airflow_provider_assistant.parameters import checked
 from airflow_provider_assistant.sensors.base import check_waits, skipped_softly, start_of_wait
 from airflow_provider_assistant.texts import counted
 from airflow_provider_assistant.triggers import events
-from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger, ended_request
+from airflow_provider_assistant.triggers.chat import (
+    AssistantChatRequestTrigger,
+    ended_request,
+    event_of_end,
+    timed_out,
+)
 from airflow_provider_assistant.triggers.deferral import defer, is_deferrable, restore_attributes
+
+log = logging.getLogger(__name__)
 
 
 class AssistantChatRequestSensor(BaseSensorOperator):
@@ -120,37 +127,33 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         """
         check_rendered(self, context)
         with skipped_softly(self):
+            self._started = start_of_wait(self, context)
             if self.mode == "reschedule":
                 # Each of the earlier polls was followed by a reschedule, and was in another process.
-                self._started = start_of_wait(self, context)
                 self._polls_before = context.get("task_reschedule_count", 0)
             if self.deferrable:
                 return self._poll_or_defer(context)
             try:
                 return super().execute(context)
-            except AirflowSensorTimeout:
-                # Airflow's own error does not say what the polls met.
+            except (AirflowSensorTimeout, AirflowSkipException) as ended:
+                if ended.__cause__:
+                    raise
+                # Airflow's own error of a timeout does not say what the polls met.
                 site_id = self.hook.resolve_site_id()
                 late = timed_out(self._schedule, site_id, self._request, self.hook.client.now())
-                raise AirflowSensorTimeout(str(late)) from late
+                raise type(ended)(str(late)) from late
 
     def poke(self, context: Context) -> PokeReturnValue:  # noqa: ARG002
         """
         Poll the chat request once.
 
         :return: ``is_done``, and the answer as ``xcom_value`` once the chat request is complete.
-        :raises AssistantRequestFailedPermanentError: The chat request failed.
-        :raises AssistantAPIError: The service answered with 400, 401, 403 or 404.
+        :raises AssistantError: The same errors as :meth:`execute`.
         """
         end = poll_now(self.hook.client, self.hook.resolve_site_id(), self._schedule)
         if end is None:
             return PokeReturnValue(is_done=False)
-        try:
-            ended = ended_chat(self._schedule, end)
-        except AssistantAPIError as error:
-            self._record_loss(error)
-            raise
-        return PokeReturnValue(is_done=True, xcom_value=self._answer(ended))
+        return PokeReturnValue(is_done=True, xcom_value=self._answer(event_of_end(self._schedule, end)))
 
     @explained
     def execute_complete(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -163,14 +166,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         """
         restore_attributes(self, event)
         check_rendered(self, context)
-        try:
-            ended = ended_request(event)
-        except AssistantRequestTimeoutError as error:
-            raise AirflowSensorTimeout(str(error)) from error
-        except AssistantAPIError as error:
-            self._record_loss(error)
-            raise
-        return self._answer(ended)
+        return self._answer(event)
 
     def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
         """Return what the sensor was waiting for, for the log of a failure."""
@@ -191,41 +187,47 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         return schedule
 
     def _poll_or_defer(self, context: Context) -> Any:
+        """Poll once on the worker; if there is no answer yet, leave the others to the triggerer."""
         ended = self.poke(context)
-        return ended.xcom_value if ended else self._defer()
-
-    def _defer(self) -> NoReturn:
+        if ended:
+            return ended.xcom_value
         now = self.hook.client.now()
         site_id = self.hook.resolve_site_id()
         longest_interval = None
         if self.exponential_backoff:
             longest_interval = self.max_wait.total_seconds() if self.max_wait else self.timeout
+        rendered = {
+            "assistant_conn_id": self.assistant_conn_id,
+            "site_id": site_id,
+            "request_id": self.request_id,
+        }
         trigger = AssistantChatRequestTrigger(
-            assistant_conn_id=self.assistant_conn_id,
-            site_id=site_id,
-            request_id=self.request_id,
+            **rendered,
             since=self._request.submitted_at,
             deadline=now + self.timeout,
             poll_interval=self.poke_interval,
             longest_interval=longest_interval,
             polls=self._schedule.polls,
             not_before=now + events.SETTLING_SECONDS,
-            rendered={
-                "assistant_conn_id": self.assistant_conn_id,
-                "site_id": site_id,
-                "request_id": self.request_id,
-            },
+            rendered=rendered,
         )
-        defer(self, trigger, now=now)
+        return defer(self, trigger, now=now)
 
-    def _answer(self, ended: Mapping[str, Any]) -> dict[str, Any]:
+    def _answer(self, event: Mapping[str, Any] | None) -> dict[str, Any]:
         """Record the end of the chat request, and return its answer or raise the error that it ended with."""
-        answer = dict(ended)
-        ended_at = answer.pop("ended_at")
-        submitted = self._record(RequestEnd(ended["state"], datetime.fromtimestamp(ended_at, UTC)))
+        try:
+            answer = ended_request(event)
+        except AssistantRequestTimeoutError as error:
+            raise AirflowSensorTimeout(str(error)) from error
+        except AssistantAPIError as error:
+            if errors.is_lost(error):
+                self._record(RequestEnd("lost", datetime.now(UTC)))
+            raise
+        ended_at = datetime.fromtimestamp(answer.pop("ended_at"), UTC)
+        submitted = self._record(RequestEnd(answer["state"], ended_at))
         if submitted:
             # If the clock was set back, the difference would be negative.
-            answer["seconds"] = round(max(0.0, ended_at - submitted.timestamp()), 3)
+            answer["seconds"] = round(max(0.0, (ended_at - submitted).total_seconds()), 3)
         where = f"request {self.request_id!r} on site {self.hook.resolve_site_id()!r}"
         duration = f"after {answer['seconds']:.1f} s and {counted(answer['polls'], 'poll')}"
         if answer["state"] == "failed":
@@ -236,13 +238,8 @@ class AssistantChatRequestSensor(BaseSensorOperator):
                 request_id=self.request_id,
                 status=answer["status"],
             )
-        self.log.info("The chat %s is complete %s.", where, duration)
+        log.info("The chat %s is complete %s.", where, duration)
         return answer
-
-    def _record_loss(self, error: AssistantAPIError) -> None:
-        """Record that the service no longer knows the chat request, if that is what an error means."""
-        if errors.is_lost(error):
-            self._record(RequestEnd("lost", datetime.now(UTC)))
 
     def _record(self, end: RequestEnd) -> datetime | None:
         """
@@ -251,12 +248,12 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         The answer does not depend on the ledger: if it cannot be used, log a warning.
         """
         try:
-            with Ledger.open_optional(ledger_location(self.hook, None)) as ledger:
+            with Ledger.open_optional() as ledger:
                 if ledger is None:
                     return None
                 site = self.hook.site()
                 record_ends(ledger.engine, site, {self.request_id: end})
                 return submitted_at(ledger, site, self.request_id)
         except AssistantLedgerError as error:
-            self.log.warning("The end of chat request %r is not recorded: %s", self.request_id, error)
+            log.warning("The end of chat request %r is not recorded: %s", self.request_id, error)
             return None

@@ -1,18 +1,24 @@
-"""Trigger that polls one async chat request (``GET …/chat/requests/{request_id}``)."""
+"""Wait for one async chat request (``GET …/chat/requests/{request_id}``), in the triggerer or elsewhere."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_assistant.asking.single import poll_chat
-from airflow_provider_assistant.asking.state import Request
-from airflow_provider_assistant.exceptions import AssistantError
+from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.asking.poller import poll_until
+from airflow_provider_assistant.asking.schedule import Schedule
+from airflow_provider_assistant.asking.state import End, Request
+from airflow_provider_assistant.client.client import AssistantClient
+from airflow_provider_assistant.exceptions import AssistantError, AssistantRequestTimeoutError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.shared_client import shared_client
-from airflow_provider_assistant.triggers.events import AssistantTrigger, raise_failure
+from airflow_provider_assistant.texts import counted
+from airflow_provider_assistant.triggers.events import AssistantTrigger, failure_of, raise_failure
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class AssistantChatRequestTrigger(AssistantTrigger):
     """
     Poll one async chat request until it ends, or the deadline passes.
@@ -27,71 +33,69 @@ class AssistantChatRequestTrigger(AssistantTrigger):
     :param poll_interval: Seconds between polls.
     :param longest_interval: Seconds up to which the interval grows. Default: None, it stays the same.
     :param polls: Number of polls that the task has sent itself. Default: 0.
-    :param not_before: Time of the event at the earliest, in seconds since the epoch. Default: 0, at once.
-    :param rendered: Rendered attributes of the task, which the event returns to it. Default: None.
     """
 
-    arguments = (
-        "assistant_conn_id",
-        "site_id",
-        "request_id",
-        "since",
-        "deadline",
-        "poll_interval",
-        "longest_interval",
-        "polls",
-        "not_before",
-        "rendered",
-    )
-
-    def __init__(
-        self,
-        *,
-        assistant_conn_id: str,
-        site_id: str,
-        request_id: str,
-        since: float,
-        deadline: float,
-        poll_interval: float,
-        longest_interval: float | None = None,
-        polls: int = 0,
-        not_before: float = 0.0,
-        rendered: Mapping[str, str | None] | None = None,
-    ) -> None:
-        super().__init__()
-        self.assistant_conn_id = assistant_conn_id
-        self.site_id = site_id
-        self.request_id = request_id
-        self.since = since
-        self.deadline = deadline
-        self.poll_interval = poll_interval
-        self.longest_interval = longest_interval
-        self.polls = polls
-        self.not_before = not_before
-        self.rendered = rendered
+    request_id: str
+    since: float
+    longest_interval: float | None = None
+    polls: int = 0
 
     async def _wait(self) -> dict[str, Any]:
         request = Request("", self.request_id, "", self.since, polls=self.polls)
+        interval = self.longest_interval or self.poll_interval
         async with shared_client(AssistantHook(self.assistant_conn_id)) as client:
-            ended = await poll_chat(
-                client,
-                self.site_id,
-                request,
-                deadline=self.deadline,
-                first=self.poll_interval,
-                interval=self.longest_interval or self.poll_interval,
-            )
-        return {"request": ended}
+            schedule = Schedule(interval=interval, deadline=self.deadline, now=client.now(), first=self.poll_interval)
+            return await event_of_wait(client, self.site_id, schedule, request)
+
+
+async def event_of_wait(client: AssistantClient, site_id: str, schedule: Schedule, request: Request) -> dict[str, Any]:
+    """Wait for a chat request until the deadline of the schedule, and return its :func:`event_of_end`."""
+    ends: list[End] = []
+    await poll_until(client, site_id, schedule, [request], on_end=ends.append)
+    if not ends:
+        raise timed_out(schedule, site_id, request, client.now())
+    return event_of_end(schedule, ends[0])
+
+
+def event_of_end(schedule: Schedule, end: End) -> dict[str, Any]:
+    """Return the event payload for the end of a chat request; :func:`ended_request` reads it."""
+    if schedule.error or not schedule.reply:
+        return failure_of(schedule.error or AssistantError("the chat request has no reply"))
+    times = {"polls": end.polls, "seconds": round(end.seconds or 0.0, 3), "ended_at": end.ended_at}
+    return {"request": {**schedule.reply.as_dict(), **times}}
 
 
 def ended_request(event: Mapping[str, Any] | None) -> dict[str, Any]:
     """
-    Return the ended chat request in the event of an :class:`AssistantChatRequestTrigger`.
+    Return the ended chat request in an event.
 
-    :return: What :func:`.ended_chat` returns.
+    :return: The keys of :meth:`.ChatRequest.as_dict`, ``polls``, ``seconds`` from the start of the wait, and
+        ``ended_at`` in seconds since the epoch.
     :raises AssistantError: The event reports an error, or has neither a request nor an error.
     """
     if event and isinstance(event.get("request"), Mapping):
         return dict(event["request"])
     raise_failure(event)
     raise AssistantError(f"the trigger's event has neither a request nor an error: {event!r}")
+
+
+def timed_out(schedule: Schedule, site_id: str, request: Request, now: float) -> AssistantRequestTimeoutError:
+    """Return the error of a wait that ended before the chat request: how long it was, and what the polls met."""
+    call = str(endpoints.get_chat_request(site_id, str(request.request_id)))
+    status = schedule.reply.status if schedule.reply else ""
+    met = f"the last status was {status!r}" if schedule.reply else "no poll was answered"
+    if silence := schedule.silence(now):
+        met = str(silence)
+    elif schedule.error:
+        met = schedule.error.happened
+    waited = f"{max(0.0, now - request.submitted_at):.0f} s and {counted(request.polls + schedule.polls, 'poll')}"
+    happened = f"The chat request did not end within {waited}; {met}"
+    if call not in happened:
+        happened += f" ({call})"
+    return AssistantRequestTimeoutError(
+        happened,
+        todo="It may still complete: run the task again to wait longer. If the status is final, add it to the status "
+        "words of the Airflow connection.",
+        request_id=str(request.request_id),
+        status=status,
+    )

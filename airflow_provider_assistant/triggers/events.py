@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass, fields
+from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
@@ -23,24 +24,30 @@ NO_CONNECTION = AirflowNotFoundException.__name__
 SETTLING_SECONDS = 10.0
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class AssistantTrigger(BaseTrigger):
     """
-    Base of the triggers: wait, and yield one event, whose payload is a result or an error.
+    Base of the triggers: wait until a deadline, and yield one event, whose payload is a result or an error.
 
-    :cvar arguments: Names of the constructor's arguments, which are also attributes.
+    :param not_before: Time of the event at the earliest, in seconds since the epoch. Default: 0, at once.
+    :param rendered: Rendered attributes of the task. The event returns them, because Airflow renders the templates
+        again when the task resumes, and ``airflow dags test`` drops the arguments of a deferral. Default: None.
     """
 
-    arguments: ClassVar[tuple[str, ...]]
-    # Time of the event at the earliest, in seconds since the epoch.
-    not_before: float
-    # Rendered attributes of the task. The event returns them, because Airflow renders the templates again when the
-    # task resumes, and `airflow dags test` drops the arguments of a deferral.
-    rendered: Mapping[str, str | None] | None
+    assistant_conn_id: str
+    site_id: str
+    deadline: float
+    poll_interval: float
+    not_before: float = 0.0
+    rendered: Mapping[str, str | None] | None = None
+
+    def __post_init__(self) -> None:
+        super().__init__()
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class path and the arguments with which Airflow restarts the trigger."""
         path = f"{type(self).__module__}.{type(self).__qualname__}"
-        return path, {name: getattr(self, name) for name in self.arguments}
+        return path, {field.name: getattr(self, field.name) for field in fields(self)}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield one event: what the wait returned, or ``error``; and ``rendered``."""

@@ -131,22 +131,20 @@ def thousand(service: Service, count: int, spread: float, interval: float, clien
     import aiohttp  # noqa: F401
     import airflow.jobs.triggerer_job_runner  # noqa: F401
 
-    from airflow_provider_assistant.asking.single import poll_chat
+    from airflow_provider_assistant.asking.schedule import Schedule
     from airflow_provider_assistant.asking.state import Request
     from airflow_provider_assistant.hooks.assistant import AssistantHook
-    from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger
+    from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger, event_of_wait
 
     class OwnClientTrigger(AssistantChatRequestTrigger):
         """The same trigger with a separate client."""
 
         async def _wait(self) -> dict[str, Any]:
             request = Request("", self.request_id, "", self.since)
+            interval = self.poll_interval
+            schedule = Schedule(interval=interval, deadline=self.deadline, now=time.time(), first=interval)
             async with AssistantHook(self.assistant_conn_id).async_client() as own:
-                ended = await poll_chat(
-                    own, self.site_id, request, deadline=self.deadline, first=self.poll_interval,
-                    interval=self.poll_interval,
-                )  # fmt: skip
-            return {"request": ended}
+                return await event_of_wait(own, self.site_id, schedule, request)
 
     service.reset(LATENCY, spread=spread, outstanding=count)
     now = time.time()

@@ -252,7 +252,6 @@ class WaitForRequest(Call):
     """
 
     deferrable: bool = False
-    ledger: bool = True
     patience: float = 600.0
     interval: float = 5.0
 
@@ -269,7 +268,6 @@ class WaitForRequest(Call):
             task_id="task",
             request_id="r1",
             deferrable=self.deferrable,
-            ledger=self.ledger,
             timeout=self.patience,
             poke_interval=self.interval,
         )
@@ -333,7 +331,6 @@ UPLOAD_NIGHTS = nights(st.builds(UploadOne), settings={"allow_duplicates": st.ju
 RATING_NIGHTS = nights(st.builds(RateOne))
 WAITING: dict[str, st.SearchStrategy[Any]] = {
     "deferrable": st.booleans(),
-    "ledger": LEDGERS,
     "patience": st.sampled_from([0.0, 60.0, 600.0]),
     "interval": st.sampled_from([1.0, 5.0, 300.0]),
 }

@@ -14,7 +14,6 @@ import pytest
 from tests.live.airflow import LiveAirflow
 from tests.live.service import AssistantService
 from tests.proxies import NAME, RecordingProxy, certificate, server_context, tls_front
-from tests.system.otlp import OtlpReceiver
 from tests.system.parrot import Parrot
 from tests.system.statsd import StatsdReceiver
 
@@ -70,13 +69,6 @@ def statsd() -> Iterator[StatsdReceiver]:
 
 
 @pytest.fixture(scope="session")
-def otlp() -> Iterator[OtlpReceiver]:
-    """A collector that receives the spans of Airflow's components."""
-    with OtlpReceiver() as receiver:
-        yield receiver
-
-
-@pytest.fixture(scope="session")
 def connections(service: AssistantService, parrot: Parrot, bundle: tuple[Path, Path]) -> dict[str, dict[str, Any]]:
     """The connections of the DAGs."""
 
@@ -118,7 +110,6 @@ def airflow(
     lake: Path,
     lineage_log: Path,
     statsd: StatsdReceiver,
-    otlp: OtlpReceiver,
     connections: dict[str, dict[str, Any]],
     proxy: RecordingProxy,
 ) -> Iterator[LiveAirflow]:
@@ -144,9 +135,6 @@ def airflow(
         "AIRFLOW__METRICS__STATSD_HOST": statsd.host,
         "AIRFLOW__METRICS__STATSD_PORT": str(statsd.port),
         "AIRFLOW__METRICS__STATSD_INFLUXDB_ENABLED": "True",
-        "AIRFLOW__TRACES__OTEL_ON": "True",
-        "OTEL_EXPORTER_OTLP_ENDPOINT": otlp.url,
-        "OTEL_TRACES_EXPORTER": "otlp_proto_http",
     }
     roles = {"viewer": "viewer", "editor": "user"}
     with LiveAirflow(home / "airflow", dags, env, roles) as airflow:

@@ -17,13 +17,11 @@ from airflow_provider_assistant.exceptions import (
     AssistantBadRequestError,
     AssistantError,
     AssistantRateLimitError,
-    AssistantRequestTimeoutError,
 )
 from tests.wire import FakeTime, drive
 
 GET = endpoints.get_statistics("docs")
 POST = endpoints.create_qa_document("docs", QADocument(title="t", question="q", answer="a", category="c"))
-POLL = endpoints.get_chat_request("docs", "r1")
 UNSENT = TransportFailure("connection", "refused", sent=False)
 DROPPED = TransportFailure("connection", "dropped", sent=True)
 
@@ -35,14 +33,6 @@ def response(status: int = 200, body: Any = None, **headers: str) -> Response:
 def perform(call: Any, outcomes: list[Any], rule: flow.RetryPolicy = flow.RetryPolicy()) -> tuple[Any, list[Any]]:
     clock = FakeTime()
     return drive(flow.perform(call, rule, now=clock.now, rng=random.Random(1)), outcomes, clock)
-
-
-def wait_for(outcomes: list[Any], *, seconds: float = 100.0, interval: float = 10.0) -> tuple[Any, list[Any], FakeTime]:
-    clock = FakeTime()
-    start = clock.now()
-    steps = flow.wait_for(POLL, since=start, deadline=start + seconds, interval=interval, now=clock.now)
-    result, seen = drive(steps, outcomes, clock)
-    return result, seen, clock
 
 
 class TestPerform:
@@ -204,88 +194,6 @@ class TestPause:
         assert reply.call_info.attempts == 31
 
 
-class TestWaitFor:
-    def test_pending_then_complete(self) -> None:
-        bodies = [{"status": "queued"}, {"status": "processing"}, {"status": "complete", "result": {"answer": "42"}}]
-        (request, polls), steps, clock = wait_for([response(body=body) for body in bodies])
-        assert (request.text, polls) == ("42", 3)
-        assert clock.waited == [10.0, 10.0]
-        assert steps[-1] == flow.Measured("complete", 20.0)
-
-    def test_failed_is_a_result(self) -> None:
-        (request, _), _, _ = wait_for([response(body={"status": "FAILED", "error": "no model"})])
-        assert (request.state, request.error) == ("failed", "no model")
-
-    def test_an_unknown_status_goes_on_and_is_logged_once(self, caplog: pytest.LogCaptureFixture) -> None:
-        caplog.set_level("INFO")
-        outcomes = [response(body={"status": "marinating"})] * 3 + [response(body={"status": "complete"})]
-        wait_for(outcomes)
-        assert caplog.text.count("marinating") == 1
-
-    def test_an_outage_shorter_than_the_deadline_does_no_harm(self) -> None:
-        outcomes = [response(503), DROPPED, UNSENT, response(429), response(body={"status": "complete"})]
-        (request, polls), _, _ = wait_for(outcomes)
-        assert (request.state, polls) == ("complete", 5)
-
-    def test_retry_after_is_honoured(self) -> None:
-        _, _, clock = wait_for([response(429, **{"retry-after": "30"}), response(body={"status": "complete"})])
-        assert clock.waited == [30.0]
-
-    @pytest.mark.parametrize("status", [400, 401, 403, 404])
-    def test_a_refusal_ends_the_wait(self, status: int) -> None:
-        with pytest.raises(AssistantError) as refused:
-            wait_for([response(body={"status": "queued"}), response(status)])
-        assert getattr(refused.value, "status", None) == status
-
-    def test_the_deadline(self) -> None:
-        clock = FakeTime()
-        start = clock.now()
-        steps = flow.wait_for(POLL, since=start, deadline=start + 25, interval=10, now=clock.now)
-        with pytest.raises(AssistantRequestTimeoutError, match="'queued'") as late:
-            drive(steps, [response(body={"status": "queued"})] * 10, clock)
-        assert clock.waited == [10, 10, 5]
-        assert late.value.status == "queued"
-
-    def test_a_deadline_in_the_past_still_polls_once(self) -> None:
-        (request, polls), _, _ = wait_for([response(body={"status": "complete"})], seconds=-100)
-        assert (request.state, polls) == ("complete", 1)
-        with pytest.raises(AssistantRequestTimeoutError):
-            wait_for([response(body={"status": "queued"})], seconds=-100)
-
-    def test_a_timeout_during_an_outage_names_the_last_error(self) -> None:
-        with pytest.raises(AssistantRequestTimeoutError, match="503"):
-            wait_for([response(503)] * 20)
-
-    def test_a_timeout_error_from_the_driver_ends_the_wait(self) -> None:
-        clock = FakeTime()
-        start = clock.now()
-        steps = flow.wait_for(POLL, since=start, deadline=start + 25, interval=10, now=clock.now)
-        next(steps)
-        steps.send(response(body={"request_id": "r1", "status": "queued"}))
-        steps.send(None)
-        clock.sleep(30)
-        with pytest.raises(
-            AssistantRequestTimeoutError, match="within 30 s and 1 poll; the last status was 'queued'"
-        ) as late:
-            steps.throw(TimeoutError())
-        assert (late.value.request_id, late.value.status) == ("r1", "queued")
-
-    def test_a_timeout_error_before_the_first_poll_ends_the_wait(self) -> None:
-        clock = FakeTime()
-        steps = flow.wait_for(POLL, since=clock.now(), deadline=clock.now() + 25, interval=10, now=clock.now)
-        next(steps)
-        with pytest.raises(AssistantRequestTimeoutError, match="0 polls; the rate limit held every poll back"):
-            steps.throw(TimeoutError())
-
-    def test_transient_errors_are_logged(self, caplog: pytest.LogCaptureFixture) -> None:
-        done = response(body={"request_id": "r1", "status": "complete"})
-        wait_for([response(503), DROPPED, done])
-        assert len(caplog.records) == 2
-        for record in caplog.records:
-            assert record.message.startswith("Polling goes on after this: ")
-            assert f"({POLL})" in record.message
-
-
 def test_a_driver_that_sends_no_outcome_gets_an_error() -> None:
     steps = flow.perform(GET, flow.RetryPolicy(), now=lambda: 0.0, rng=random.Random(1))
     next(steps)
@@ -294,17 +202,6 @@ def test_a_driver_that_sends_no_outcome_gets_an_error() -> None:
 
 
 class TestOddClocksAndStatuses:
-    def test_a_clock_that_is_set_back_makes_a_wait_no_longer(self) -> None:
-        times = iter([100.0, *(100.0 - number for number in range(1000))])
-        steps = flow.wait_for(POLL, since=0.0, deadline=200.0, interval=10.0, now=lambda: next(times))
-        waited, outcome = 0.0, None
-        with contextlib.suppress(AssistantRequestTimeoutError):
-            while waited <= 1000.0:
-                step = steps.send(outcome)
-                outcome = response(body={"status": "queued"}) if isinstance(step, flow.Send) else None
-                waited += step.seconds if isinstance(step, flow.Wait) else 0.0
-        assert waited == 100.0
-
     def test_a_clock_that_is_set_back_makes_no_time_negative(self) -> None:
         times = iter([100.0, 40.0])
         steps = flow.perform(GET, flow.RetryPolicy(), now=lambda: next(times), rng=random.Random(1))
@@ -313,17 +210,7 @@ class TestOddClocksAndStatuses:
             steps.send(response(body={}))
         assert end.value.value.call_info.seconds == 0.0
 
-    @pytest.mark.parametrize("status", [302, 408, 425])
-    def test_polling_continues_after_transient_errors(self, status: int) -> None:
-        (request, polls), _, _ = wait_for([response(status), response(body={"status": "complete"})])
-        assert (request.state, polls) == ("complete", 2)
-
     @pytest.mark.parametrize("status", [408, 425])
     def test_408_and_425_are_retried(self, status: int) -> None:
         reply, steps = perform(POST, [response(status), response(body={"id": "d"})])
         assert (reply.document_id, reply.call_info.ambiguous, len(steps)) == ("d", 0, 3)
-
-    def test_a_timeout_ends_its_sentence_once(self) -> None:
-        with pytest.raises(AssistantRequestTimeoutError) as late:
-            wait_for([response(503)], seconds=0.0)
-        assert ".." not in str(late.value)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_assistant.api import endpoints, flow
+from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Response, TransportFailure
 from airflow_provider_assistant.api.flow import RetryPolicy
 from airflow_provider_assistant.client.aiohttp_transport import AiohttpTransport
@@ -278,8 +278,9 @@ def test_polls_wait_out_a_long_pause_because_they_have_a_deadline(wire):
     async def main():
         client = limited(wire, 1)
         poll = endpoints.get_chat_request("docs", "r1")
-        for _ in range(2):
-            await client.arun(flow.poll(poll, since=0.0, now=client.now))
+        with pytest.raises(AssistantRateLimitError):
+            await client.asend_once(poll)
+        await client.asend_once(poll)
 
     run(main)
     assert wire.sent[1] >= 1800

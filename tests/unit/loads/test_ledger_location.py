@@ -21,7 +21,6 @@ from airflow_provider_assistant.operators.documents import (
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.operators.feedback_batch import AssistantRateAnswersOperator
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
-from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from airflow_provider_assistant.transfers.ledger_to_parquet import (
     AssistantFeedbackToParquetOperator,
     AssistantLoadsToParquetOperator,
@@ -34,7 +33,6 @@ EXECUTOR = "AIRFLOW__CORE__EXECUTOR"
 CONN_ID, SHARED = "AIRFLOW__ASSISTANT__LEDGER_CONN_ID", "AIRFLOW__ASSISTANT__LEDGER_FILE_IS_SHARED"
 QA = [{"title": "Refunds", "question": "Refunds?", "answer": "In five days.", "category": "faq"}]
 CHAT = {"session_id": "s", "message": "Anything?"}
-POLLS = {"poke_interval": 0.01, "timeout": 30}
 QUESTIONS = {"source": [{"message": "Anything?"}], "output_path": "{folder}/answers.parquet", "poll_interval": 0.1}
 EXPORT = {"output_path": "{folder}/lake"}
 TASKS = {
@@ -50,8 +48,6 @@ TASKS = {
         AssistantRateAnswersOperator,
         {"answers": "{folder}/a.parquet", "scores": "{folder}/s.parquet", "rules": {"good": "token_f1 >= 0.5"}},
     ),
-    "sensor": (AssistantChatRequestSensor, {**POLLS, "request_id": "{request}"}),
-    "deferrable sensor": (AssistantChatRequestSensor, {**POLLS, "request_id": "{request}", "deferrable": True}),
     "export of ratings": (AssistantFeedbackToParquetOperator, EXPORT),
     "export of requests": (AssistantRequestsToParquetOperator, EXPORT),
     "export of loads": (AssistantLoadsToParquetOperator, {**EXPORT, "site_id": "acme-docs"}),

@@ -36,8 +36,14 @@ def asked(service, connection):
 
 
 @pytest.mark.parametrize("mode", [{"mode": "poke"}, {"mode": "reschedule"}, {"deferrable": True}], ids=str)
-def test_a_sensor_returns_its_answer_without_a_ledger(mode, asked, run_operator, ledger_home):
-    (ledger_home / "assistant_ledger.db").write_bytes(b"not a database" * 1000)
+@pytest.mark.parametrize("is_distributed", [False, True], ids=["broken", "on another machine"])
+def test_a_sensor_returns_its_answer_without_a_ledger(
+    is_distributed, mode, asked, run_operator, ledger_home, monkeypatch
+):
+    if is_distributed:
+        monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", "CeleryExecutor")
+    else:
+        (ledger_home / "assistant_ledger.db").write_bytes(b"not a database" * 1000)
     run = run_operator(AssistantChatRequestSensor, request_id=asked, poke_interval=0.01, timeout=30, **mode)
     assert run.state == "success", run.errors
     assert run.xcom()["state"] == "complete"

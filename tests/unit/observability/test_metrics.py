@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,24 +17,30 @@ from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
+from tests.versions import measured_by
 
 
 class Backend:
-    """Keeps what the package hands to Airflow's metrics."""
+    """Keeps what the package hands to Airflow's metrics backend."""
 
     def __init__(self) -> None:
         self.counted: Counter[tuple[str, frozenset[tuple[str, str]]]] = Counter()
         self.timed: list[tuple[str, dict[str, str], timedelta]] = []
         self.shown: list[tuple[str, dict[str, str], float]] = []
 
-    def incr(self, stat, count, *, tags):
-        self.counted[stat, frozenset(tags.items())] += count
+    def incr(self, stat, count=1, rate=1, *, tags=None):
+        self.counted[stat, frozenset((tags or {}).items())] += count
 
-    def timing(self, stat, dt, *, tags):
-        self.timed.append((stat, dict(tags), dt))
+    def timing(self, stat, dt, *, tags=None):
+        if stat.startswith("assistant."):
+            self.timed.append((stat, dict(tags or {}), dt))
 
-    def gauge(self, stat, value, *, tags):
-        self.shown.append((stat, dict(tags), value))
+    def gauge(self, stat, value, rate=1, delta=False, *, tags=None):
+        self.shown.append((stat, dict(tags or {}), value))
+
+    def timer(self, *args, **tags):
+        """Measure nothing: Airflow measures its own work in this way, the package does not."""
+        return contextlib.nullcontext(SimpleNamespace(duration=0.0))
 
     def counts(self, name):
         return [(dict(tags), count) for (stat, tags), count in self.counted.items() if stat == name]
@@ -42,10 +50,10 @@ class Backend:
 
 
 @pytest.fixture
-def backend(monkeypatch):
+def backend():
     recording = Backend()
-    monkeypatch.setattr(metrics, "airflow_stats", lambda: recording)
-    return recording
+    with measured_by(recording):
+        yield recording
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])

@@ -90,7 +90,7 @@ def deferred_batch(tmp_path):
 def sensors(_):
     for number, options in enumerate([{"mode": "poke"}, {"deferrable": True}]):
         task = AssistantChatRequestSensor(
-            task_id="wait", request_id=f"r{number}", poke_interval=0.01, timeout=30, ledger=False, **options
+            task_id="wait", request_id=f"r{number}", poke_interval=0.01, timeout=30, **options
         )
         assert run(task)["text"] == "Yes."
 
