@@ -53,13 +53,17 @@ def anything(value: Any) -> Any:
 
 
 def text(value: Any) -> str:
-    """Accept text, and a whole number as its digits. The text of any other number is not certain."""
+    """
+    Accept text, and a whole number as its digits. The text of any other number is not certain.
+
+    The error does not repeat other values: the query of a read may identify a user.
+    """
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if isinstance(value, float):
         raise ValueError(f"must be text, but is the number {value!r}, which can be written in several ways: quote it")  # noqa: TRY004
     if value is not None and not isinstance(value, str):
-        raise ValueError(f"must be text, not {_short(value)}")
+        raise ValueError(f"must be text, not a value of type {type(value).__name__}")
     return str(anything(value))
 
 

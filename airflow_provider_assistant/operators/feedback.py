@@ -29,7 +29,7 @@ class AssistantFeedbackOperator(AssistantSessionOperator):
         :doc:`/evaluate/feedback`
 
     :param request_id: The chat request.
-    :param feedback: The rating: ``good``, ``bad``, or another word in ``rating_words`` of the connection.
+    :param feedback: The rating: ``good`` or ``bad``.
 
     The other parameters are those of :class:`~airflow_provider_assistant.operators.message.AssistantSessionOperator`.
     """
@@ -50,8 +50,7 @@ class AssistantFeedbackOperator(AssistantSessionOperator):
         :return: ``request_id``, ``session_id``, ``site_id``, ``feedback``; ``sent``, whether this run sent it
             and the service accepted it; and ``repeated``, whether the service did not accept it, because
             the request had been rated before.
-        :raises AssistantInputError: The rating is not one of the connection's ``rating_words``, and nothing
-            was sent.
+        :raises AssistantInputError: The rating is another word, and nothing was sent.
         :raises AssistantLedgerError: The ledger cannot be used.
         :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
         """

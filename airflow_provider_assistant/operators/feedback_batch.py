@@ -48,10 +48,9 @@ class AssistantRateAnswersOperator(AssistantLedgerOperator):
         :class:`~airflow_provider_assistant.operators.chat_batch.AssistantChatBatchOperator` wrote: a local path or an
         object storage URL.
     :param scores: ``scores.parquet`` of the evaluation of these answers: a local path or an object storage URL.
-    :param rules: Mapping from a rating, ``good``, ``bad`` or another word in ``rating_words`` of the
-        connection, to a condition on the scores: ``{"good": "token_f1 >= 0.8", "bad":
-        "token_f1 < 0.3"}``. An answer gets the rating of the first condition that holds; if none holds, it is not
-        rated.
+    :param rules: Mapping from a rating, ``good`` or ``bad``, to a condition on the scores, such as ``{"good":
+        "token_f1 >= 0.8", "bad": "token_f1 < 0.3"}``. An answer gets the rating of the first condition that holds; if
+        none holds, it is not rated.
     :param max_concurrency: Maximum number of ratings in flight. Default: that of the connection.
 
     The other parameters are those of :class:`~airflow_provider_assistant.operators.message.AssistantLedgerOperator`.

@@ -197,15 +197,11 @@ def check_rejected(loaded, rows, status):
 
 
 @pytest.mark.parametrize("place", ["nginx limited", "haproxy full"])
-@pytest.mark.parametrize("refusals", [[], [503]])
-def test_a_gateway_with_too_many_requests_slows_a_load_down(place, refusals, hosts, behind):
-    extra = {"gateway_refusals": refusals} if refusals else {}
-    behind.connect(f"http://{address(hosts, place)}/api/v1", **extra)
+def test_a_gateway_with_too_many_requests_slows_a_load_down(place, hosts, behind):
+    behind.connect(f"http://{address(hosts, place)}/api/v1")
     loaded = behind.load()
     assert loaded.error == ""
     assert loaded.stored == Counter(f"r{number}" for number in ALL)
-    if refusals:
-        assert loaded.findings == []
 
 
 @pytest.mark.parametrize("place", ["nginx down", "nginx slow", "haproxy down", "haproxy empty", "haproxy slow"])

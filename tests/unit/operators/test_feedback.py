@@ -159,9 +159,9 @@ def test_after_an_ambiguous_attempt_the_earlier_rating_is_the_own_one(failure, a
 
 @pytest.mark.parametrize("word", ["Good", "so-so"])
 def test_another_word_is_refused_before_anything_is_sent(word, assistant):
-    with pytest.raises(AssistantInputError, match="rating_words"):
+    with pytest.raises(AssistantInputError, match="only good and bad"):
         rate("r1", word)
-    with pytest.raises(AssistantInputError, match="rating_words"):
+    with pytest.raises(AssistantInputError, match="only good and bad"):
         AssistantHook().send_feedback("s", "r", word)
     assert assistant.received == []
 
