@@ -81,8 +81,9 @@ def check_given(task: BaseOperator) -> None:
     Parameters that the constructor of a subclass is yet to set are not checked.
     :raises AssistantInputError: A parameter is invalid or empty.
     """
-    # The names of parameters that were checked, and the values of those that are known only at run time.
+    # The parameters as they are in the DAG file, for check_rendered.
     given: dict[str, Any] = vars(task).setdefault("given_parameters", {})
+    later: set[str] = vars(task).setdefault("later_parameters", set())
     for name, (check, is_optional) in parameters_of(type(task)).items():
         if name in given or name not in vars(task):
             continue
@@ -90,16 +91,17 @@ def check_given(task: BaseOperator) -> None:
         if isinstance(value, PurePath):
             # Airflow does not render path objects.
             value = str(value)
-        is_later = name in task.template_fields and is_template(value)
-        if not (is_later or (value is None and is_optional)):
+        if name in task.template_fields and is_template(value):
+            later.add(name)
+        elif value is not None or not is_optional:
             value = checked(name, value, check, task.task_id)
         setattr(task, name, value)
-        given[name] = value if is_later else None
+        given[name] = value
 
 
 def is_given_later(task: BaseOperator, name: str) -> bool:
     """Return whether the value of a parameter was known only at run time: a template, or an output of a task."""
-    return vars(task)["given_parameters"].get(name) is not None
+    return name in vars(task)["later_parameters"]
 
 
 def check_rendered(task: BaseOperator, context: Context) -> None:
@@ -108,32 +110,48 @@ def check_rendered(task: BaseOperator, context: Context) -> None:
 
     :raises AssistantInputError: A parameter is invalid, or it was given and is empty. Nothing was sent.
     """
-    given = vars(task)["given_parameters"]
     for name, (check, _) in parameters_of(type(task)).items():
+        given, value = vars(task)["given_parameters"][name], getattr(task, name)
+        if name in task.template_fields:
+            value = _not_native(task, given, value, context)
         if is_given_later(task, name):
-            template, value = given[name], _text_of(task, given[name], getattr(task, name), context)
-            if isinstance(template, str) and value == "None":
+            if isinstance(given, str) and value == "None":
                 # The text of a template without a value.
                 value = None
             try:
-                setattr(task, name, checked(name, value, check, task.task_id))
+                value = checked(name, value, check, task.task_id)
             except AssistantInputError as error:
-                if not isinstance(template, str):
+                if not isinstance(given, str):
                     raise
-                raise AssistantInputError(str(error), todo=f"Its template is {template!r}.", field=name) from None
+                raise AssistantInputError(str(error), todo=f"Its template is {given!r}.", field=name) from None
+        setattr(task, name, value)
         if check is parameters.folder:
-            check_folder(getattr(task, name), name)
+            check_folder(value, name)
 
 
-def _text_of(task: BaseOperator, template: Any, rendered: Any, context: Context) -> Any:
+def _not_native(task: BaseOperator, given: Any, rendered: Any, context: Context) -> Any:
     """Return the text of what Airflow rendered as a native object, such as ``"1.10"`` as the number 1.1."""
-    is_collection = isinstance(template, Mapping | list | tuple)
-    is_number = isinstance(template, str) and isinstance(rendered, int | float)
-    if not (is_collection or is_number) or not task.has_dag():
+    dag: Any = task.get_dag() if task.has_dag() else None
+    if dag is None or not dag.render_template_as_native_obj or not isinstance(given, str | Mapping | list | tuple):
+        return rendered
+    if not is_template(given):
+        return given
+    if isinstance(given, str) and not isinstance(rendered, int | float):
+        # A text, or an object such as rows.
         return rendered
     # The environment that Airflow uses in a DAG without native objects.
-    environment = task.get_dag().get_template_env(force_sandboxed=True)  # type: ignore[union-attr]  # it has a DAG
-    return task.render_template(template, context, environment)
+    environment = dag.get_template_env(force_sandboxed=True)
+
+    def text(value: Any) -> Any:
+        if isinstance(value, str):
+            return environment.from_string(value).render(context)
+        if isinstance(value, Mapping):
+            return {name: text(item) for name, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [text(item) for item in value]
+        return task.render_template(value, context)
+
+    return text(given)
 
 
 def is_template(value: Any) -> bool:

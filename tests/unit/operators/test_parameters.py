@@ -191,6 +191,7 @@ def test_an_output_whose_text_is_not_certain_names_the_parameter(value):
     task, context = built(AssistantChatRequestSensor)
     # As if the DAG had the output of another task here.
     task.given_parameters["request_id"] = object()
+    task.later_parameters.add("request_id")
     task.request_id = value
     with pytest.raises(AssistantInputError, match="task 'task': request_id must be text"):
         check_rendered(task, context)
