@@ -1,5 +1,5 @@
 """
-Checks of parameters: what a task, a hook or a path accepts, and in which type it is used.
+Checks of parameters: what a task or a hook accepts, and in which type it is used.
 
 A parameter that is given but empty is an error, never "not given": an empty site must not mean the connection's site,
 and an empty ``allowed_root`` must not mean every folder.
@@ -21,8 +21,8 @@ from airflow_provider_assistant.exceptions import AssistantInputError
 # text".
 Check: TypeAlias = Callable[[Any], Any]
 
-# More than any service or machine takes, and few enough to reserve a place for each.
-MOST_IN_FLIGHT = 10_000
+# More requests in flight, days or repetitions than any service takes.
+MOST = 10_000
 # Ten years, in seconds. Airflow cannot store the time of a deferral that ends much later.
 LONGEST_WAIT = 10 * 365 * 86_400.0
 
@@ -45,28 +45,38 @@ def of_task(task_id: str | None) -> str:
     return f"task {task_id!r}: " if task_id else ""
 
 
-def prose(value: Any) -> str:
-    """Accept text that people read, such as a message."""
-    if not isinstance(value, str):
-        raise ValueError(f"must be text, not {_short(value)}")  # noqa: TRY004
-    return text(value)
+def anything(value: Any) -> Any:
+    """Accept any value except None and blank text, such as a source of rows; the code that uses it checks the rest."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        raise ValueError(f"is empty ({value!r})")
+    return value
 
 
 def text(value: Any) -> str:
     """
-    Accept text.
+    Accept text, and a whole number as its digits. The text of any other number is not certain.
 
-    A whole number becomes its digits; the text of any other number is not certain.
+    The error does not repeat other values: the query of a read may identify a user.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if isinstance(value, float):
         raise ValueError(f"must be text, but is the number {value!r}, which can be written in several ways: quote it")  # noqa: TRY004
-    if not isinstance(value, str):
-        raise ValueError(f"must be text, not {_short(value)}")  # noqa: TRY004
-    if not value.strip():
-        raise ValueError(f"is empty ({value!r})")
-    return value
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"must be text, not a value of type {type(value).__name__}")
+    return str(anything(value))
+
+
+def path(value: Any) -> str:
+    """Accept a path: text, or any path object."""
+    if isinstance(value, str | os.PathLike) or hasattr(value, "protocol"):
+        return text(str(value))
+    raise ValueError(f"must be a path or an object storage URL, not {_short(value)}")
+
+
+def folder(value: Any) -> str:
+    """Accept the path of a folder in which the task writes."""
+    return path(value)
 
 
 def day(value: Any) -> str:
@@ -87,74 +97,34 @@ def timezone(value: Any) -> str:
         raise ValueError(f"must be the name of a time zone, such as Europe/Berlin, not {_short(value)}") from None
 
 
-def path(value: Any) -> str:
-    """Accept a path: text, or any path object."""
-    if isinstance(value, str | os.PathLike) or hasattr(value, "protocol"):
-        return text(str(value))
-    raise ValueError(f"must be a path or an object storage URL, not {_short(value)}")
-
-
-def folder(value: Any) -> str:
-    """Accept the path of a folder in which the task writes."""
-    return path(value)
-
-
-def names(value: Any) -> Any:
-    """Accept text, or a sequence of texts, which may be empty."""
-    if _is_list(value):
-        return text_list(value)
-    return text(value)
-
-
 def text_list(value: Any) -> list[str]:
     """Accept a sequence of texts, which may be empty."""
     if not _is_list(value):
         raise ValueError(f"must be a list of texts, not {_short(value)}")
-    return [_checked_text(f"item {number}", item) for number, item in enumerate(value, start=1)]
+    return [_item(f"item {number}", item) for number, item in enumerate(value, start=1)]
+
+
+def names(value: Any) -> Any:
+    """Accept text, or a sequence of texts, which may be empty."""
+    return text_list(value) if _is_list(value) else text(value)
 
 
 def text_map(value: Any) -> dict[str, str]:
     """Accept a mapping from names to texts."""
     if not isinstance(value, Mapping):
         raise ValueError(f"must be a mapping of texts, not {_short(value)}")  # noqa: TRY004
-    return {str(name): _checked_text(repr(name), item) for name, item in value.items()}
-
-
-def query(value: Any) -> dict[str, str]:
-    """Accept the parameters of a query. The error does not repeat their values, which may identify a user."""
-    try:
-        return text_map(value)
-    except ValueError:
-        raise ValueError("must be a mapping of texts that are not empty") from None
+    return {str(name): _item(repr(name), item) for name, item in value.items()}
 
 
 def csv_options(value: Any) -> dict[str, Any]:
-    """
-    Accept a mapping from names to the values that options of files have.
-
-    Texts may be white space, such as a tab between columns.
-    """
+    """Accept a mapping from names to options of files. Texts may be white space, such as a tab between columns."""
     if not isinstance(value, Mapping):
         raise ValueError(f"must be a mapping, not {_short(value)}")  # noqa: TRY004
     options: dict[str, Any] = {}
     for name, option in value.items():
-        if option is None or isinstance(option, str | bool) or _is_list(option):
-            options[str(name)] = option
-        else:
-            options[str(name)] = _checked_text(repr(name), option)
+        is_plain = option is None or isinstance(option, str | bool) or _is_list(option)
+        options[str(name)] = option if is_plain else _item(repr(name), option)
     return options
-
-
-def anything(value: Any) -> Any:
-    """
-    Accept any value except an empty text or None, such as a source of rows.
-
-    The code that uses it checks the rest.
-    """
-    is_blank = isinstance(value, str) and not value.strip()
-    if value is None or is_blank:
-        raise ValueError(f"is empty ({value!r})")
-    return value
 
 
 def flag(value: Any) -> bool:
@@ -165,18 +135,10 @@ def flag(value: Any) -> bool:
 
 
 def count(value: Any) -> int:
-    """Accept a whole number of at least 1."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"must be a whole number, at least 1, not {_short(value)}")
+    """Accept a whole number from 1 to 10,000."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST:
+        raise ValueError(f"must be a whole number from 1 to {MOST}, not {_short(value)}")
     return value
-
-
-def concurrency(value: Any) -> int:
-    """Accept a number of requests in flight."""
-    number = count(value)
-    if number > MOST_IN_FLIGHT:
-        raise ValueError(f"must be at most {MOST_IN_FLIGHT}, not {_short(value)}")
-    return number
 
 
 def tolerated(value: Any) -> float:
@@ -188,21 +150,14 @@ def tolerated(value: Any) -> float:
 
 
 def tolerance(limit: float, total: int) -> float:
-    """
-    Return the number of failures that a limit allows.
-
-    :param limit: A count, or a fraction of ``total`` if it is below 1.
-    :return: The limit as a count, which may have a fraction.
-    """
-    if limit >= 1:
-        return limit
+    """Return a number of failures that is a count, or a fraction of ``total`` if it is below 1, as a count."""
     # Rounded because 0.29 * 100 is less than 29 in binary floating point.
-    return round(limit * total, 6)
+    return limit if limit >= 1 else round(limit * total, 6)
 
 
 def seconds(value: Any) -> float:
     """Accept a duration of 0 or more: a number of seconds, or a timedelta."""
-    duration = _in_seconds(value)
+    duration = value.total_seconds() if isinstance(value, timedelta) else value
     if not _is_number(duration) or not 0 <= duration <= LONGEST_WAIT:
         raise ValueError(f"must be a number of seconds or a timedelta, at most ten years, not {_short(value)}")
     return float(duration)
@@ -210,20 +165,10 @@ def seconds(value: Any) -> float:
 
 def interval(value: Any) -> float:
     """Accept a duration of more than 0: a number of seconds, or a timedelta."""
-    duration = _in_seconds(value)
-    if not _is_number(duration) or not 0 < duration <= LONGEST_WAIT:
-        raise ValueError(
-            f"must be more than 0 seconds and at most ten years, as a number or a timedelta, not {_short(value)}"
-        )
-    return float(duration)
-
-
-def positive(value: Any) -> float:
-    """Accept a number of more than 0."""
-    if not _is_number(value) or value <= 0:
-        raise ValueError(f"must be a number of more than 0, not {_short(value)}")
-    number: float = value
-    return number
+    duration = seconds(value)
+    if not duration:
+        raise ValueError(f"must be more than 0 seconds, not {_short(value)}")
+    return duration
 
 
 def choice(*choices: str) -> Check:
@@ -239,19 +184,12 @@ def choice(*choices: str) -> Check:
     return check
 
 
-def _checked_text(item_name: str, value: Any) -> str:
+def _item(name: str, value: Any) -> str:
     """Return an item of a list or mapping as text; an error names the item."""
     try:
         return text(value)
     except ValueError as error:
-        raise ValueError(f"has an invalid value: {item_name} {error}") from None
-
-
-def _in_seconds(value: Any) -> Any:
-    """Return a timedelta in seconds, and any other value as it is."""
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    return value
+        raise ValueError(f"has an invalid value: {name} {error}") from None
 
 
 def _is_list(value: Any) -> bool:

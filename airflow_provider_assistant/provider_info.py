@@ -1,10 +1,11 @@
-"""The provider's metadata for Airflow, importable without the rest of the package."""
+"""The provider's metadata for Airflow, importable without Airflow and most of the package."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from airflow_provider_assistant import __version__
+from airflow_provider_assistant.hooks.extra import STANDARD_FIELDS, form_fields
 
 # The same URL as in pyproject.toml. Airflow links to it and loads the logo from it.
 DOCUMENTATION = "https://airflow-provider-assistant.readthedocs.io/"
@@ -88,10 +89,6 @@ def get_provider_info() -> dict[str, Any]:
                 "to_openlineage_converter": f"{package}.assets.convert_asset_to_openlineage",
             }
         ],
-        "task-decorators": [
-            {"name": name, "class-name": f"{package}.decorators.{name}_task"}
-            for name in ("assistant_chat_batch", "assistant_qa")
-        ],
         "connection-types": [_connection_type(f"{package}.hooks.assistant.AssistantHook")],
         "cli": [f"{package}.cli.definition.get_cli_commands"],
         "config": _configuration(),
@@ -103,101 +100,9 @@ def _connection_type(hook_class_name: str) -> dict[str, Any]:
         "connection-type": "assistant",
         "hook-class-name": hook_class_name,
         "hook-name": "Assistant",
-        "ui-field-behaviour": {
-            "hidden-fields": ["schema", "login", "port"],
-            "relabeling": {"host": "Base URL", "password": "API key"},
-            "placeholders": {"host": "https://assistant.example.com/api/v1"},
-        },
-        "conn-fields": {
-            "tenant_id": _field("Tenant", "Tenant (workspace) whose limits are read.", "string"),
-            "site_id": _field("Site", "Default site (website or chatbot) of operators without site_id.", "string"),
-            "service_name": _field(
-                "Service name",
-                "Short name of the service, which identifies its sites in the ledger and in the datasets. "
-                "Default: the host of the base URL.",
-                "string",
-            ),
-            "timeout": _field(
-                "Timeout (s)",
-                "Maximum seconds until a response is complete. Default: 30.",
-                "number",
-                minimum=0.1,
-                maximum=86400,
-            ),
-            "chat_timeout": _field(
-                "Chat timeout (s)",
-                "Maximum seconds until a sync chat is answered. Default: 90.",
-                "number",
-                minimum=0.1,
-                maximum=86400,
-            ),
-            "retries": _field(
-                "Retries", "Maximum number of retries per request. Default: 4.", "integer", minimum=0, maximum=100
-            ),
-            "max_concurrency": _field(
-                "Max concurrency",
-                "Maximum number of requests in flight. Default: 32.",
-                "integer",
-                minimum=1,
-                maximum=10000,
-            ),
-            "verify": {
-                "label": "Verify TLS",
-                "description": "Verify the service's certificate.",
-                "schema": {"type": ["boolean", "null"], "default": True},
-            },
-            "ca_bundle": _field("CA bundle", "Path of the CA certificates to verify with.", "string"),
-            "client_cert": _field(
-                "Client certificate",
-                "Path of the client certificate in PEM format, on workers and triggerer.",
-                "string",
-            ),
-            "client_key": _field(
-                "Client key",
-                "Path of its private key, without a password. Default: the file of the certificate.",
-                "string",
-            ),
-            "max_response_bytes": _field(
-                "Max response (bytes)", "Maximum size of a response body. Default: 16777216.", "integer", minimum=1024
-            ),
-            "complete_words": _field(
-                "Status words: complete",
-                "Additional status words of a completed async chat, separated by commas.",
-                "string",
-            ),
-            "failed_words": _field(
-                "Status words: failed",
-                "Additional status words of a failed async chat, separated by commas.",
-                "string",
-            ),
-            "rating_words": _field(
-                "Rating words",
-                "All ratings that the service accepts, separated by commas. Default: good, bad.",
-                "string",
-            ),
-            "ledger_conn_id": _field(
-                "Ledger connection",
-                "SQL connection of the ledger of this tenant or team. Default: [assistant] ledger_conn_id.",
-                "string",
-            ),
-            "manage_documents": _field(
-                "Manage documents",
-                "Whether tasks may list, activate, deactivate and delete documents: true, or their routes as JSON. "
-                "Default: empty, they may not.",
-                "string",
-            ),
-            "gateway_refusals": _field(
-                "Gateway refusals",
-                "Statuses (5xx), separated by commas, with which the gateway in front of the service refuses a request "
-                "that it has not forwarded. Default: none, such a create is ambiguous.",
-                "string",
-            ),
-        },
+        "ui-field-behaviour": STANDARD_FIELDS,
+        "conn-fields": form_fields(),
     }
-
-
-def _field(label: str, description: str, kind: str, **rules: float) -> dict[str, Any]:
-    return {"label": label, "description": description, "schema": {"type": [kind, "null"], **rules}}
 
 
 def _configuration() -> dict[str, Any]:
@@ -209,7 +114,7 @@ def _configuration() -> dict[str, Any]:
                     "description": (
                         "SQL connection of the ledger, the record of everything that was created at the service. "
                         "Required if workers run on more than one machine. If empty, the ledger is the SQLite file "
-                        "assistant_ledger.db in AIRFLOW_HOME. An assistant connection or a task can name another one."
+                        "assistant_ledger.db in AIRFLOW_HOME."
                     ),
                     "version_added": "0.1.0",
                     "type": "string",

@@ -16,7 +16,7 @@ print(time.process_time() - started)
 
 
 def public_modules() -> list[str]:
-    """Return every module that a DAG file may import: operators, sensors, hooks, triggers, decorators and assets."""
+    """Return every module that a DAG file may import: operators, sensors, hooks, triggers and assets."""
     from airflow_provider_assistant.provider_info import get_provider_info
 
     info = get_provider_info()
@@ -26,7 +26,7 @@ def public_modules() -> list[str]:
         for entry in info[kind]
         for module in entry["python-modules"]
     }
-    return sorted(listed | {"airflow_provider_assistant.assets", "airflow_provider_assistant.decorators"})
+    return sorted(listed | {"airflow_provider_assistant.assets"})
 
 
 def import_seconds() -> float:

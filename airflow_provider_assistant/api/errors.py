@@ -267,9 +267,7 @@ def _meant_status(reply: object) -> int | None:
     :raises AssistantResponseError: It says that the call failed, and not why.
     """
     reported = reported_error(reply.raw) if isinstance(reply, ApiReply) else None
-    if not isinstance(reply, ApiReply) or reported is None:
-        return None
-    if reply.has_sure_result if reported.is_explicit else reply.has_result:
+    if not isinstance(reply, ApiReply) or reported is None or reply.has_result:
         return None
     if reported.status is None:
         raise AssistantResponseError(

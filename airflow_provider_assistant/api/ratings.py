@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airflow_provider_assistant.api.fields import find, is_acknowledgement, layers
@@ -37,20 +36,16 @@ class RatingReply(ApiReply):
         return False
 
 
-def check_rating(word: str, words: Sequence[str], *, field: str = "feedback") -> None:
+def check_rating(word: str, *, field: str = "feedback") -> None:
     """
     Check that a word is a rating of the service, before anything is sent.
 
-    :param words: The words that the service accepts, from the connection.
     :param field: Parameter with the word, for the message.
     :raises AssistantInputError: It is another word.
     """
-    if word in words:
-        return
-    raise AssistantInputError(
-        f"{field}: {word!r} is not a rating that the service accepts, only {', '.join(words)}",
-        safe=NOTHING_SENT,
-        todo="Use one of these words. If the service accepts others, name all of them in rating_words of the "
-        "Airflow connection.",
-        field=field,
-    )
+    if word not in RATING_WORDS:
+        raise AssistantInputError(
+            f"{field}: {word!r} is not a rating that the service accepts, only {' and '.join(RATING_WORDS)}",
+            safe=NOTHING_SENT,
+            field=field,
+        )

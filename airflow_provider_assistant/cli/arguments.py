@@ -17,16 +17,6 @@ CONNECTION = Arg(
     ("-c", "--conn-id"), default="assistant_default", metavar="CONN_ID", help="Airflow connection of type assistant"
 )
 SITE = Arg(("--site",), metavar="SITE_ID", help="site (default: that of the connection)")
-LEDGER = Arg(
-    ("--ledger-conn-id",),
-    metavar="CONN_ID",
-    help="SQL connection of the ledger (default: that of Airflow's configuration)",
-)
-LEDGER_OF_SITE = Arg(
-    ("--ledger-conn-id",),
-    metavar="CONN_ID",
-    help="SQL connection of the ledger (default: that of the assistant connection, or else of Airflow's configuration)",
-)
 ONLY_SITE = Arg(("--site",), metavar="SITE_ID", help="only this site (default: all sites)")
 ONLY_SOURCE = Arg(("--source",), metavar="NAME", help="only this source (default: all sources)")
 # Words of the ledger, which is not imported here: every command of Airflow reads these definitions.

@@ -10,9 +10,10 @@ from typing import Any
 from airflow_provider_assistant.api.site_documents import SiteDocument
 from airflow_provider_assistant.cli.output import GOOD, WARNING, Console
 from airflow_provider_assistant.cli.rows import command_run, document_scope, rows_of, source_name
-from airflow_provider_assistant.cli.runner import OK, WRONG, command, open_hook, open_ledger
+from airflow_provider_assistant.cli.runner import OK, WRONG, command, open_hook
 from airflow_provider_assistant.client.cancellation import run_coroutine
 from airflow_provider_assistant.client.client import AssistantClient
+from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.loading.reconcile import Difference, reconcile
 from airflow_provider_assistant.texts import counted
 
@@ -84,7 +85,7 @@ def reconcile_documents(out: Console, args: argparse.Namespace) -> int:
             return await reconcile(client, hook.document_routes(), ledger, attempts, rows, apply=args.apply)
 
     with (
-        open_ledger(args, hook) as ledger,
+        Ledger.open() as ledger,
         ledger.of(scope, source, command_run()) as attempts,
         out.busy("reading the list"),
     ):

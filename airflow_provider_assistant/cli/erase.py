@@ -11,11 +11,12 @@ import sqlalchemy as sa
 from airflow.providers.common.compat.sdk import conf
 
 from airflow_provider_assistant.cli.output import GOOD, WARNING, Console
-from airflow_provider_assistant.cli.runner import OK, WRONG, command, open_ledger
+from airflow_provider_assistant.cli.runner import OK, WRONG, command
 from airflow_provider_assistant.erasure.erase import Erasure, Places, Report, as_json, record
 from airflow_provider_assistant.erasure.person import Person
 from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantInputError
 from airflow_provider_assistant.lake.warehouse import postgres_engine
+from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.location import airflow_home
 from airflow_provider_assistant.loading.findings import findings_folder
 from airflow_provider_assistant.storage.paths import usable_path
@@ -38,7 +39,7 @@ def erase(out: Console, args: argparse.Namespace) -> int:
     sessions, emails = args.session or [], args.email or []
     _check(sessions, emails)
     person = Person(sessions, emails)
-    with open_ledger(args) as ledger:
+    with Ledger.open() as ledger:
         places = Places(
             ledger=ledger,
             roots=_roots(args),
@@ -95,8 +96,8 @@ def _catalog(args: argparse.Namespace) -> Catalog | None:
     name = args.iceberg_catalog or args.iceberg_conn_id
     if name is None:
         return None
-    from airflow_provider_assistant.hooks.iceberg import iceberg_properties
     from airflow_provider_assistant.lake.iceberg import open_catalog
+    from airflow_provider_assistant.transfers.iceberg_properties import iceberg_properties
 
     return open_catalog(name, iceberg_properties(args.iceberg_conn_id))
 

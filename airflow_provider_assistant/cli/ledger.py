@@ -10,7 +10,7 @@ from textwrap import shorten
 from typing import Any, get_args
 
 from airflow_provider_assistant.cli.output import GOOD, WARNING, Console
-from airflow_provider_assistant.cli.runner import OK, WRONG, command, open_ledger
+from airflow_provider_assistant.cli.runner import OK, WRONG, command
 from airflow_provider_assistant.erasure import retention
 from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantInputError
 from airflow_provider_assistant.ledger import Filter, Ledger, Which, queries
@@ -37,7 +37,7 @@ _COUNTS = ("rows", "created", "unchanged", "rejected", "ambiguous", "failed", "d
 @command
 def list_entries(out: Console, args: argparse.Namespace) -> int:
     """List the entries of a state, or count those of all. Exit code 1 if there are entries that need somebody."""
-    with open_ledger(args) as ledger:
+    with Ledger.open() as ledger:
         if args.state is None:
             return _count(out, ledger, selected(args))
         with ledger.connect() as connection:
@@ -102,7 +102,7 @@ def resolve(out: Console, args: argparse.Namespace) -> int:
         )
     if args.outcome != "removed" and not filters.remote_ids and not args.state:
         filters = replace(filters, which="unresolved")
-    with open_ledger(args) as ledger:
+    with Ledger.open() as ledger:
         report = settle(ledger, filters, args.outcome, remote_id=found_id)
         if args.id and report.settled != 1:
             _refuse_id(args, report)
@@ -180,7 +180,7 @@ def rename(out: Console, args: argparse.Namespace) -> int:
     for name in ("old", "new"):
         if not getattr(args, name).strip():
             raise AssistantInputError(f"{name.upper()} is empty", safe=NOTHING_CHANGED, field=name)
-    with open_ledger(args) as ledger:
+    with Ledger.open() as ledger:
         count = rename_service(ledger, args.old, args.new, site_id=args.site, dry_run=args.dry_run)
     if not count:
         raise AssistantInputError(
@@ -200,7 +200,7 @@ def loads(out: Console, args: argparse.Namespace) -> int:
     """List the latest loads, and where their findings are."""
     if not 1 <= args.limit <= MOST_LOADS:
         raise AssistantInputError(f"--limit must be 1 to {MOST_LOADS}, not {args.limit}", field="limit")
-    with open_ledger(args) as ledger:
+    with Ledger.open() as ledger:
         page = ledger.read(
             queries.page_of_tries, task_kind="load", site_id=args.site, source=args.source, limit=args.limit
         )
@@ -224,7 +224,7 @@ def prune(out: Console, args: argparse.Namespace) -> int:
             f"--older-than must be 1 to {LONGEST} days, not {args.older_than}", field="older_than"
         )
     before = datetime.now(UTC) - timedelta(days=args.older_than)
-    with open_ledger(args) as ledger:
+    with Ledger.open() as ledger:
         counts = retention.prune_ledger(ledger, before, dry_run=args.dry_run)
     counts["findings_files"] = retention.prune_files(str(findings_folder()), before, dry_run=args.dry_run)
     out.result({**counts, "before": before.isoformat(timespec="seconds"), "dry_run": args.dry_run})

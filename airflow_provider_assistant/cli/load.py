@@ -11,11 +11,11 @@ from dataclasses import asdict
 
 from airflow_provider_assistant.cli.output import BAD, DIM, GOOD, WARNING, Console
 from airflow_provider_assistant.cli.rows import command_run, document_scope, rows_of, source_name
-from airflow_provider_assistant.cli.runner import INTERRUPTED, OK, WRONG, command, open_hook, open_ledger
+from airflow_provider_assistant.cli.runner import INTERRUPTED, OK, WRONG, command, open_hook
 from airflow_provider_assistant.client.cancellation import run_coroutine
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.ledger import RunRef
+from airflow_provider_assistant.ledger import Ledger, RunRef
 from airflow_provider_assistant.ledger.queries import documents_of
 from airflow_provider_assistant.loading.counts import LoadCounts
 from airflow_provider_assistant.loading.findings import Finding, FindingsFile, findings_folder
@@ -50,7 +50,7 @@ def load(out: Console, args: argparse.Namespace) -> int:
     )
     error: AssistantError | None = None
     with contextlib.ExitStack() as stack:
-        ledger = stack.enter_context(open_ledger(args, hook))
+        ledger = stack.enter_context(Ledger.open())
         attempts = stack.enter_context(ledger.of(scope, source, run))
         findings = _ShownFindings()
         # A dry run writes nothing.

@@ -25,8 +25,6 @@ from airflow_provider_assistant.exceptions import (
     AssistantServerError,
 )
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.hooks.task_ledger import ledger_location
-from airflow_provider_assistant.ledger import Ledger, location_of
 
 log = logging.getLogger("airflow_provider_assistant")
 
@@ -116,16 +114,6 @@ def open_hook(out: Console, args: argparse.Namespace) -> AssistantHook:
     hook = AssistantHook(args.conn_id, tenant_id=getattr(args, "tenant", None), site_id=getattr(args, "site", None))
     _ = hook.settings
     return hook
-
-
-def open_ledger(args: argparse.Namespace, hook: AssistantHook | None = None) -> Ledger:
-    """
-    Open the ledger of ``--ledger-conn-id``, else of the assistant connection, else of Airflow's configuration.
-
-    :param hook: Hook of the assistant connection, if the command has one.
-    """
-    given = (args.ledger_conn_id, "--ledger-conn-id")
-    return Ledger.open(ledger_location(hook, *given) if hook else location_of(given))
 
 
 def _log_to(out: Console, verbose: bool) -> None:

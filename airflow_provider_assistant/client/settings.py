@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_provider_assistant.api.call import Call
-from airflow_provider_assistant.api.ratings import RATING_WORDS
 from airflow_provider_assistant.api.status import StatusMapping
 from airflow_provider_assistant.client.retry import RetryPolicy
 
@@ -29,7 +28,6 @@ class ClientSettings:
     :param client_cert: Path of the client certificate in PEM format, for a service that requires one. Default: None.
     :param client_key: Path of its private key. Default: None, the key is in the file of the certificate.
     :param words: Status words that end polling. Default: the built-in ones.
-    :param rating_words: Ratings that the service accepts. Default: ``good`` and ``bad``.
     """
 
     base_url: str
@@ -43,7 +41,6 @@ class ClientSettings:
     client_cert: str | None = None
     client_key: str | None = None
     words: StatusMapping = StatusMapping()
-    rating_words: tuple[str, ...] = RATING_WORDS
 
     def timeout_of(self, call: Call[Any]) -> float:
         """

@@ -2,54 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+import contextlib
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, Literal, TypeAlias, TypeVar
+from urllib.parse import urlsplit
 
-from airflow_provider_assistant.api import document_routes, endpoints
+from airflow.providers.common.compat.sdk import AirflowException, BaseHook
+
+from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.document_pages import DocumentPages
-from airflow_provider_assistant.api.errors import detail_of
-from airflow_provider_assistant.api.payloads import (
-    ChatMessage,
-    Feedback,
-    QADocument,
-    SessionClose,
-    TextDocument,
-    checked,
+from airflow_provider_assistant.api.document_routes import (
+    Change,
+    DocumentRoutes,
+    batches,
+    change_documents,
+    described,
+    route_of,
 )
+from airflow_provider_assistant.api.document_state import needs_attention
+from airflow_provider_assistant.api.errors import detail_of
+from airflow_provider_assistant.api.payloads import ChatMessage, Feedback, QADocument, SessionClose, TextDocument
+from airflow_provider_assistant.api.payloads import checked as body
 from airflow_provider_assistant.api.ratings import RatingReply, check_rating
 from airflow_provider_assistant.api.replies import ApiReply, ChatAnswer, ChatRequest, CreatedDocument, SubmittedChat
 from airflow_provider_assistant.api.site_documents import SiteDocument
-from airflow_provider_assistant.exceptions import (
-    AssistantError,
-    AssistantInputError,
-    AssistantPermissionError,
-)
-from airflow_provider_assistant.hooks.base import OnAmbiguous
-from airflow_provider_assistant.hooks.reads import AssistantReadHook
+from airflow_provider_assistant.client.client import AssistantClient
+from airflow_provider_assistant.client.settings import ClientSettings
+from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
+from airflow_provider_assistant.hooks import extra
+from airflow_provider_assistant.hooks.connection import Settings
+from airflow_provider_assistant.ledger.scopes import Site
+from airflow_provider_assistant.parameters import checked, text
 from airflow_provider_assistant.storage.uploads import FileSource, as_upload
+from airflow_provider_assistant.texts import escaped
+
+OnAmbiguous: TypeAlias = Literal["retry", "fail"]
+T = TypeVar("T")
 
 # The statuses that documents can be set to, and the change that does it.
-CHANGE_BY_STATUS: dict[str, document_routes.Change] = {"active": "activate", "inactive": "deactivate"}
+CHANGE_BY_STATUS: dict[str, Change] = {"active": "activate", "inactive": "deactivate"}
 
 
-class AssistantHook(AssistantReadHook):
+class AssistantHook(BaseHook):
     """
     Call the Assistant API through an Airflow connection of type ``assistant``.
 
-    Each method sends one request and retries it within the limits of the connection. Each reply keeps the JSON as
-    received in ``raw``. Every method that sends a request can raise these errors:
-
-    - :class:`~airflow_provider_assistant.exceptions.AssistantInputError`: a parameter or the connection is invalid;
-      nothing was sent;
-    - :class:`~airflow_provider_assistant.exceptions.AssistantAPIError`: the service answered with an error status; the
-      subclass depends on the status;
-    - :class:`~airflow_provider_assistant.exceptions.AssistantConnectionError`: no connection, or it broke;
-    - :class:`~airflow_provider_assistant.exceptions.AssistantTimeoutError`: no complete answer within the connection's
-      ``timeout``;
-    - :class:`~airflow_provider_assistant.exceptions.AssistantResponseError`: the status is a success, but the body
-      cannot be used;
-    - :class:`~airflow_provider_assistant.exceptions.AssistantAmbiguousError`: a ``POST`` failed and may have taken
-      effect nevertheless.
+    Each method sends one request and retries it within the limits of the connection; its errors are the subclasses of
+    :class:`~airflow_provider_assistant.exceptions.AssistantError`. Each reply keeps the JSON as received in ``raw``.
+    ``site_id`` and ``tenant_id`` of a method override those of the hook, and these override those of the connection.
 
     Under asyncio, send the same calls through :meth:`async_client`::
 
@@ -61,20 +64,182 @@ class AssistantHook(AssistantReadHook):
     :param site_id: Site that overrides the connection's ``site_id``. Default: None, the connection's.
     """
 
-    # Airflow 3.1 looks for the form in this class only, not in its base class.
+    conn_name_attr = "assistant_conn_id"
+    default_conn_name = "assistant_default"
+    conn_type = "assistant"
+    hook_name = "Assistant"
+
+    def __init__(
+        self,
+        assistant_conn_id: str = default_conn_name,
+        *,
+        tenant_id: str | None = None,
+        site_id: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.assistant_conn_id = assistant_conn_id
+        self.tenant_id = tenant_id
+        self.site_id = site_id
+
     @staticmethod
     def get_connection_form_widgets() -> dict[str, Any]:
-        """Return the extra fields of the connection form, by name; only Airflow 3.1 calls this."""
-        from airflow_provider_assistant.hooks import form
-
-        return form.widgets()
+        """Return the extra fields of the connection form; only Airflow 3.1 calls this, others read provider_info."""
+        return extra.form_widgets()
 
     @staticmethod
     def get_ui_field_behaviour() -> dict[str, Any]:
         """Return which standard fields of the connection form are hidden or renamed; only Airflow 3.1 calls this."""
-        from airflow_provider_assistant.hooks import form
+        return {name.replace("-", "_"): value for name, value in extra.STANDARD_FIELDS.items()}
 
-        return form.behaviour()
+    # -- connection --------------------------------------------------------------------------------
+
+    @cached_property
+    def settings(self) -> Settings:
+        """Settings of the connection, read once per hook; :meth:`load_settings_async` reads them again."""
+        return self._read_settings()
+
+    @cached_property
+    def client(self) -> AssistantClient:
+        """Client that the synchronous methods send with."""
+        return AssistantClient(self.settings.client)
+
+    def get_conn(self) -> AssistantClient:
+        """Return :attr:`client`; this is Airflow's common hook interface."""
+        return self.client
+
+    async def load_settings_async(self) -> Settings:
+        """Read the connection again, without blocking the event loop; :attr:`settings` is updated as well."""
+        from asgiref.sync import sync_to_async
+
+        # Before Airflow 3.3.2, `aget_connection` also calls the supervisor synchronously to mask secrets. Airflow 3.1's
+        # triggerer answers synchronous calls only from asgiref's thread.
+        self.settings = await sync_to_async(self._read_settings)()
+        return self.settings
+
+    def _read_settings(self) -> Settings:
+        return Settings.of(self.get_connection(self.assistant_conn_id))
+
+    @contextlib.asynccontextmanager
+    async def async_client(self) -> AsyncIterator[AssistantClient]:
+        """
+        Open an asyncio client for an ``async with`` block, with the settings that the connection has now.
+
+        If many coroutines use one connection, let them share a client with
+        :func:`airflow_provider_assistant.hooks.shared_client.shared_client`.
+        """
+        settings = await self.load_settings_async()
+        async with AssistantClient(settings.client) as client:
+            yield client
+
+    def client_settings(self, max_concurrency: int | None = None) -> ClientSettings:
+        """Return the settings of a client for many requests; None leaves the number in flight to the connection."""
+        settings = self.settings.client
+        return settings if max_concurrency is None else replace(settings, max_concurrency=max_concurrency)
+
+    def resolve_tenant_id(self, tenant_id: str | None = None) -> str:
+        """Return the tenant to use: the parameter, else the hook's, else the connection's; none is an error."""
+        return self._required("tenant_id", tenant_id, self.tenant_id, self.settings.tenant_id)
+
+    def resolve_site_id(self, site_id: str | None = None) -> str:
+        """Return the site to use: the parameter, else the hook's, else the connection's; none is an error."""
+        return self._required("site_id", site_id, self.site_id, self.settings.site_id)
+
+    def _required(self, field: str, *choices: str | None) -> str:
+        """Return the first id that is given. An empty one is an error, and does not mean the next."""
+        for value in choices:
+            if value is not None:
+                # A pasted id, or one that a template read from a file, may end in white space.
+                given_id: str = checked(field, value, text)
+                return given_id.strip()
+        raise AssistantInputError(
+            f"no {field}",
+            todo=f"Give it to the operator or hook, or set it in connection {self.assistant_conn_id!r}: in its "
+            "extra, which is below Extra Fields in the form.",
+            field=field,
+        )
+
+    def known_tenant_id(self) -> str | None:
+        """Return the hook's tenant, else the connection's; None if neither is set."""
+        if self.tenant_id is None and self.settings.tenant_id is None:
+            return None
+        return self.resolve_tenant_id()
+
+    def site(self, site_id: str | None = None) -> Site:
+        """Return the site as the ledger and the datasets identify it: by service and id."""
+        site_id = self.resolve_site_id(site_id)
+        url = f"{self.settings.client.base_url}/m2m/sites/{site_id}"
+        return Site(self.settings.service, site_id, self.known_tenant_id(), url)
+
+    def location(self) -> str:
+        """Return site, host and connection, or only the connection if it cannot be read, as the end of a sentence."""
+        try:
+            host = urlsplit(self.settings.client.base_url).netloc
+            site_id = self.settings.site_id if self.site_id is None else self.site_id
+        except AirflowException:
+            return f"connection {self.assistant_conn_id!r}"
+        site = f"site {site_id!r} at " if site_id else ""
+        return f"{site}{host} (connection {self.assistant_conn_id!r})"
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Read the limits of the tenant, then the statistics of the site; Airflow's Test button calls this."""
+        step = "The connection cannot be used"
+        try:
+            tenant_id = self.resolve_tenant_id()
+            step = f"The limits of tenant {tenant_id!r} cannot be read"
+            limits = self.get_limits().raw
+            fields = detail_of(", ".join(sorted(limits))) if isinstance(limits, Mapping) else "nothing"
+            result = f"Connected to {self.settings.client.base_url}: limits of tenant {tenant_id!r} show {fields}"
+            if self.site_id is None and self.settings.site_id is None:
+                return True, f"{result}; the connection names no site"
+            site_id = self.resolve_site_id()
+            step = f"The limits can be read, but not the statistics of site {site_id!r} (extra field site_id)"
+            self.get_statistics()
+        except AssistantError as error:
+            # Airflow's Test button gives the connection a random id. The user knows which connection is tested.
+            message = str(error).replace(f"connection {self.assistant_conn_id!r}", "the connection")
+            return False, f"{step}: {message}"
+        return True, f"{result}; site {site_id!r} was found"
+
+    # -- calls -------------------------------------------------------------------------------------
+
+    def send(self, call: Call[T], on_ambiguous: OnAmbiguous | None = None) -> T:
+        """
+        Send a call that was built with :mod:`airflow_provider_assistant.api.endpoints`, and return its reply.
+
+        :param on_ambiguous: What to do if the call failed and may have taken effect nevertheless. ``retry`` sends it
+            again as often as the connection's ``retries`` allow, except for a ``POST …/chat`` that timed out.
+            ``fail`` never sends it again. Default: None, send again as the connection's retry rule says.
+        """
+        return self.client.send(call, retry_ambiguous=None if on_ambiguous is None else on_ambiguous == "retry")
+
+    def get_limits(self, *, tenant_id: str | None = None) -> ApiReply:
+        """Read the tenant's limits (``GET …/tenants/{tenant_id}/limits``)."""
+        return self.send(endpoints.get_limits(self.resolve_tenant_id(tenant_id)))
+
+    def get_statistics(self, *, site_id: str | None = None) -> ApiReply:
+        """Read the site's statistics (``GET …/statistics``)."""
+        return self.send(endpoints.get_statistics(self.resolve_site_id(site_id)))
+
+    def read(self, what: str, params: Mapping[str, str] | None = None) -> ApiReply:
+        """Read ``limits``, ``statistics``, or a path as :meth:`call` takes it; ``params`` are not encoded."""
+        if what == "limits":
+            call = endpoints.get_limits(self.resolve_tenant_id())
+        elif what == "statistics":
+            call = endpoints.get_statistics(self.resolve_site_id())
+        else:
+            return self.call("GET", endpoints.with_query(what, params))
+        return self.send(replace(call, path=endpoints.with_query(call.path, params)))
+
+    def call(self, method: str, path: str, json: Mapping[str, Any] | None = None) -> ApiReply:
+        """
+        Send a request to a route that no other method covers.
+
+        A path may have the e-mail address of a user in it, which no log and no error shows.
+
+        :param path: Path below the base URL, already percent-encoded, such as ``/m2m/tenants/acme-inc/usage``.
+        :param json: JSON object to send as the body. Default: None, no body.
+        """
+        return self.send(endpoints.other(method, path, json))
 
     def upload_document(
         self,
@@ -90,11 +255,7 @@ class AssistantHook(AssistantReadHook):
         :param file: Local path, object storage URL, ObjectStoragePath, or open binary file.
         :param filename: File name to send. Default: None, the file's own name.
         :param content_type: MIME type to send. Default: None, guessed from the file name.
-        :param site_id: Site of the document. Default: None, the hook's or the connection's.
         :return: The reply; ``document_id`` is the id of the new document, or None if the reply has none.
-        :raises AssistantInputError: The file is missing, empty or unreadable, or its name cannot be sent; nothing was
-            sent.
-        :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
         """
         upload = as_upload(file, filename, content_type)
         return self._create(endpoints.upload_document(self.resolve_site_id(site_id), upload))
@@ -102,18 +263,8 @@ class AssistantHook(AssistantReadHook):
     def create_text_document(
         self, title: str | None, content: str, category: str | None = None, *, site_id: str | None = None
     ) -> CreatedDocument:
-        """
-        Create a document from text (``POST …/documents/text``).
-
-        :param title: Title of the document; None omits the field.
-        :param content: Text of the document.
-        :param category: Category of the document. Default: None, which omits the field.
-        :param site_id: Site of the document. Default: None, the hook's or the connection's.
-        :return: The reply; ``document_id`` is the id of the new document, or None if the reply has none.
-        :raises AssistantInputError: A field is empty or not text; nothing was sent.
-        :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
-        """
-        document = checked(TextDocument, {"title": title, "content": content, "category": category})
+        """Create a document from text (``POST …/documents/text``); a title or category of None is not sent."""
+        document = body(TextDocument, {"title": title, "content": content, "category": category})
         return self._create(endpoints.create_text_document(self.resolve_site_id(site_id), document))
 
     def create_qa_document(
@@ -125,34 +276,39 @@ class AssistantHook(AssistantReadHook):
         *,
         site_id: str | None = None,
     ) -> CreatedDocument:
-        """
-        Create a question-and-answer document (``POST …/documents/qa``).
-
-        :param title: Title of the document; None omits the field.
-        :param question: The question.
-        :param answer: The answer.
-        :param category: Category of the document. Default: None, which omits the field.
-        :param site_id: Site of the document. Default: None, the hook's or the connection's.
-        :return: The reply; ``document_id`` is the id of the new document, or None if the reply has none.
-        :raises AssistantInputError: A field is empty or not text; nothing was sent.
-        :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
-        """
+        """Create a question-and-answer document (``POST …/documents/qa``); a title or category of None is not sent."""
         fields = {"title": title, "question": question, "answer": answer, "category": category}
-        document = checked(QADocument, fields)
+        document = body(QADocument, fields)
         return self._create(endpoints.create_qa_document(self.resolve_site_id(site_id), document))
+
+    def _create(self, call: Call[CreatedDocument]) -> CreatedDocument:
+        """Create a document, and log a warning if the service does not use it."""
+        created = described(self.send(call), self.settings.documents)
+        if created.existed:
+            self.log.info("An earlier attempt had created the document of this call: %s.", call)
+        reason = needs_attention(created.status, created.words)
+        if reason:
+            document_id = escaped(str(created.document_id))
+            self.log.warning("Document %s of %s: %s.", document_id, call.subject, reason)
+        return created
+
+    def document_routes(self) -> DocumentRoutes:
+        """Return the routes that list, change and delete documents; an error if the connection has none."""
+        routes = self.settings.documents
+        if routes is None:
+            raise AssistantInputError(
+                f"connection {self.assistant_conn_id!r} does not allow to list, change or delete documents",
+                todo="Set manage_documents in its extra to true, or to the routes of the service; "
+                "`airflow assistant documents check` tests them.",
+                field="manage_documents",
+            )
+        return routes
 
     def list_documents(self, *, site_id: str | None = None) -> Iterator[SiteDocument]:
         """
         Yield the documents of the site, page by page, in the order of the service.
 
-        A document that is created or deleted meanwhile may be repeated or left out. Needs ``manage_documents`` in the
-        connection.
-
-        :param site_id: Site to read. Default: None, the hook's or the connection's.
-        :return: Iterator over the documents.
-        :raises AssistantInputError: The connection does not switch the route on; nothing was sent.
-        :raises AssistantResponseError: The list cannot be read to its end.
-        :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
+        Needs ``manage_documents``. A document that is created or deleted meanwhile may be repeated or left out.
         """
         pages = DocumentPages(self.resolve_site_id(site_id), self.document_routes())
         while pages.call is not None:
@@ -167,17 +323,11 @@ class AssistantHook(AssistantReadHook):
         self, document_ids: Sequence[str], status: Literal["active", "inactive"], *, site_id: str | None = None
     ) -> list[ApiReply]:
         """
-        Activate or deactivate documents, in requests of bounded size. Needs ``manage_documents`` in the connection.
+        Activate or deactivate documents, in requests of bounded size, and return the reply to each.
 
-        :param document_ids: Ids of the documents.
+        Needs ``manage_documents``. If a request fails, the documents of earlier ones are changed.
+
         :param status: ``active`` or ``inactive``, in exactly this spelling.
-        :param site_id: Site of the documents. Default: None, the hook's or the connection's.
-        :return: The reply to each request. Whether they contain the documents, their status or nothing, is up to the
-            service; :meth:`list_documents` shows the result.
-        :raises AssistantInputError: ``status`` is another word, or the connection does not switch the route on; nothing
-            was sent.
-        :raises AssistantError: A call failed; see the errors that :class:`AssistantHook` lists. The documents of
-            earlier requests are changed.
         """
         if status not in CHANGE_BY_STATUS:
             raise AssistantInputError(
@@ -188,29 +338,14 @@ class AssistantHook(AssistantReadHook):
         return self._change_documents(CHANGE_BY_STATUS[status], document_ids, site_id)
 
     def delete_documents(self, document_ids: Sequence[str], *, site_id: str | None = None) -> list[ApiReply]:
-        """
-        Delete documents, in requests of bounded size. Needs ``manage_documents`` in the connection.
-
-        :param document_ids: Ids of the documents.
-        :param site_id: Site of the documents. Default: None, the hook's or the connection's.
-        :return: The reply to each request.
-        :raises AssistantInputError: The connection does not switch the route on; nothing was sent.
-        :raises AssistantNotFoundError: The service does not have the route, or does not know a document.
-        :raises AssistantError: A call failed; see the errors that :class:`AssistantHook` lists. The documents of
-            earlier requests are deleted.
-        """
+        """Delete documents in the same way, and return the reply to each request."""
         return self._change_documents("delete", document_ids, site_id)
 
-    def _change_documents(
-        self, change: document_routes.Change, document_ids: Sequence[str], site_id: str | None
-    ) -> list[ApiReply]:
+    def _change_documents(self, change: Change, document_ids: Sequence[str], site_id: str | None) -> list[ApiReply]:
         routes = self.document_routes()
         site = self.resolve_site_id(site_id)
-        replies = []
-        for ids in document_routes.batches(document_ids, document_routes.route_of(routes, change).batch_size):
-            reply = self.send(document_routes.change_documents(site, routes, change, ids))
-            replies.append(reply)
-        return replies
+        groups = batches(document_ids, route_of(routes, change).batch_size)
+        return [self.send(change_documents(site, routes, change, ids)) for ids in groups]
 
     def chat(
         self,
@@ -227,18 +362,11 @@ class AssistantHook(AssistantReadHook):
 
         :param session_id: Id of the session; :func:`airflow_provider_assistant.api.sessions.session_id` builds stable
             ids.
-        :param message: Text of the user's message.
-        :param email: E-mail address of the end user. Default: None, which omits the field.
-        :param response_language: Language code of the answer, such as ``en``. Default: None, which omits the field.
-        :param site_id: Site to ask. Default: None, the hook's or the connection's.
-        :param on_ambiguous: What to do if the call failed and the service may have received the message. ``retry``
-            (default) sends it again after a 5xx or a broken connection, as often as the connection's ``retries``
-            allow, but never after a timeout. ``fail`` never sends it again.
+        :param email: E-mail address of the end user. Default: None, not sent.
+        :param response_language: Language code of the answer, such as ``en``. Default: None, not sent.
+        :param on_ambiguous: What to do if the service may have received the message and no answer came, see
+            :meth:`send`. Default: ``retry``.
         :return: The reply; ``text`` is the answer, ``request_id`` identifies it for :meth:`send_feedback`.
-        :raises AssistantInputError: A field is empty or malformed; nothing was sent.
-        :raises AssistantAmbiguousError: The service may have received the message, and no answer came.
-            With ``on_ambiguous="fail"``, Airflow does not retry the task.
-        :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
         """
         chat = _message(session_id, message, email, response_language)
         return self.send(endpoints.chat(self.resolve_site_id(site_id), chat), on_ambiguous)
@@ -253,26 +381,7 @@ class AssistantHook(AssistantReadHook):
         site_id: str | None = None,
         on_ambiguous: OnAmbiguous = "retry",
     ) -> SubmittedChat:
-        """
-        Submit a chat request without waiting for its answer (``POST …/chat/async``).
-
-        Read the answer with :meth:`get_chat_request`.
-
-        :param session_id: Id of the session; :func:`airflow_provider_assistant.api.sessions.session_id` builds stable
-            ids.
-        :param message: Text of the user's message.
-        :param email: E-mail address of the end user. Default: None, which omits the field.
-        :param response_language: Language code of the answer, such as ``en``. Default: None, which omits the field.
-        :param site_id: Site to ask. Default: None, the hook's or the connection's.
-        :param on_ambiguous: What to do if the call failed and the service may have accepted the request. ``retry``
-            (default) submits it again, as often as the connection's ``retries`` allow. ``fail`` never submits it
-            again.
-        :return: The reply; ``request_id`` identifies the chat request.
-        :raises AssistantInputError: A field is empty or malformed; nothing was sent.
-        :raises AssistantAmbiguousError: The chat request may or may not have been accepted.
-            With ``on_ambiguous="fail"``, Airflow does not retry the task.
-        :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
-        """
+        """Submit a chat request (``POST …/chat/async``), whose answer :meth:`get_chat_request` reads."""
         chat = _message(session_id, message, email, response_language)
         return self.send(endpoints.submit_chat(self.resolve_site_id(site_id), chat), on_ambiguous)
 
@@ -280,12 +389,8 @@ class AssistantHook(AssistantReadHook):
         """
         Read the status and, once complete, the answer of an async chat request (``GET …/chat/requests/{request_id}``).
 
-        :param request_id: Id of the chat request, as :meth:`submit_chat` returned it.
-        :param site_id: Site of the chat request. Default: None, the hook's or the connection's.
         :return: The reply; ``state`` is ``pending``, ``complete`` or ``failed``, ``text`` the answer of a complete
             request, ``error`` the reason of a failed one.
-        :raises AssistantNotFoundError: The service does not know the chat request.
-        :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
         """
         words = self.settings.client.words
         return self.send(endpoints.get_chat_request(self.resolve_site_id(site_id), request_id, words))
@@ -293,112 +398,17 @@ class AssistantHook(AssistantReadHook):
     def send_feedback(
         self, session_id: str, request_id: str, feedback: str, *, site_id: str | None = None
     ) -> RatingReply:
-        """
-        Rate an answer (``POST …/chat/feedback``).
-
-        :param session_id: Id of the answer's session.
-        :param request_id: Id of the answer's chat request.
-        :param feedback: The rating: ``good``, ``bad``, or another word in ``rating_words`` of the connection.
-        :param site_id: Site of the answer. Default: None, the hook's or the connection's.
-        :return: The reply; ``is_repeated`` says whether the request had been rated before.
-        :raises AssistantInputError: A field is empty or not text, or the rating is another word; nothing
-            was sent.
-        :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
-        """
-        fields = {"session_id": session_id, "request_id": request_id, "feedback": feedback}
-        rating = checked(Feedback, fields)
-        check_rating(rating.feedback, self.settings.client.rating_words)
+        """Rate an answer ``good`` or ``bad`` (``POST …/chat/feedback``)."""
+        rating = body(Feedback, {"session_id": session_id, "request_id": request_id, "feedback": feedback})
+        check_rating(rating.feedback)
         return self.send(endpoints.send_feedback(self.resolve_site_id(site_id), rating))
 
     def close_session(self, session_id: str, *, site_id: str | None = None) -> ApiReply:
-        """
-        Close a session (``POST …/chat/session/close``).
-
-        A failed attempt is sent again: the service counts the second close of a session as a success.
-
-        :param session_id: Id of the session.
-        :param site_id: Site of the session. Default: None, the hook's or the connection's.
-        :return: The reply; ``raw`` is None if it was empty.
-        :raises AssistantNotFoundError: The service does not know the site, or the API key may not use it.
-        :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
-        """
-        session = checked(SessionClose, {"session_id": session_id})
+        """Close a session (``POST …/chat/session/close``). A session that is closed already is a success."""
+        session = body(SessionClose, {"session_id": session_id})
         return self.send(endpoints.close_session(self.resolve_site_id(site_id), session))
-
-    def test_connection(self) -> tuple[bool, str]:
-        """
-        Check the API key, the tenant and the site; Airflow's Test button calls this.
-
-        The tenant is checked by reading its limits. The site is looked up in the list of sites in the limits. If
-        the limits have no such list, the statistics of the site are read.
-
-        :return: Whether the connection works, and a message with the result or the error.
-        """
-        try:
-            tenant_id = self.resolve_tenant_id()
-            limits = self.get_limits()
-            site = self._checked_site(limits.raw)
-        except AssistantError as error:
-            # Airflow's Test button gives the connection a random id. The user knows which connection is tested.
-            return False, str(error).replace(f"connection {self.assistant_conn_id!r}", "the connection")
-        fields = "nothing"
-        if isinstance(limits.raw, Mapping):
-            fields = detail_of(", ".join(sorted(limits.raw)))
-        base_url = self.settings.client.base_url
-        message = f"Connected to {base_url}: limits of tenant {tenant_id!r} show {fields}; {site}"
-        return True, message
-
-    def _checked_site(self, limits: Any) -> str:
-        """Return a sentence about the connection's site, or raise if the API key cannot use it."""
-        if self.site_id is None and self.settings.site_id is None:
-            return "the connection names no site"
-        site_id = self.resolve_site_id()
-        sites = _listed_sites(limits)
-        if sites:
-            if site_id not in sites:
-                raise AssistantInputError(
-                    f"site {site_id!r} is not among the sites of this API key: {detail_of(', '.join(sites))}",
-                    todo="Check Site (extra field site_id) in the connection.",
-                    field="site_id",
-                )
-            return f"site {site_id!r} is one of {len(sites)}"
-        try:
-            self.get_statistics()
-        except AssistantPermissionError:
-            return f"site {site_id!r} was not checked: this API key may not read its statistics"
-        return f"site {site_id!r} was found"
-
-
-def _listed_sites(reply: Any, depth: int = 3) -> list[str]:
-    """Return the site ids that a reply lists at the top level or in an envelope; an empty list if it has none."""
-    if not isinstance(reply, Mapping) or not depth:
-        return []
-    for name in ("site_ids", "sites"):
-        sites = reply.get(name)
-        if isinstance(sites, list):
-            site_ids = [_id_of(site) for site in sites]
-            return [str(site_id) for site_id in site_ids if isinstance(site_id, str | int)]
-    for envelope in reply.values():
-        site_ids = _listed_sites(envelope, depth - 1)
-        if site_ids:
-            return site_ids
-    return []
-
-
-def _id_of(site: Any) -> Any:
-    """Return the id of a site in a list, whose elements are ids or objects with an id."""
-    if not isinstance(site, Mapping):
-        return site
-    if "site_id" in site:
-        return site["site_id"]
-    return site.get("id")
 
 
 def _message(session_id: str, message: str, email: str | None, response_language: str | None) -> ChatMessage:
-    fields = {
-        "session_id": session_id,
-        "message": message,
-        "email": email,
-        "response_language": response_language,
-    }
-    return checked(ChatMessage, fields)
+    fields = {"session_id": session_id, "message": message, "email": email, "response_language": response_language}
+    return body(ChatMessage, fields)

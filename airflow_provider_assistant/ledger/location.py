@@ -52,20 +52,9 @@ class LedgerLocation(NamedTuple):
     origin: str = CONFIGURED
 
 
-def location_of(*settings: tuple[str | None, str]) -> LedgerLocation:
-    """
-    Return the location that the first non-empty setting names.
-
-    :param settings: Connection ids, each with the name of its setting, by priority. ``[assistant] ledger_conn_id``
-        has the lowest priority and need not be given.
-    """
-    configured = conf.get("assistant", "ledger_conn_id", fallback="")
-    for conn_id, origin in (*settings, (configured, CONFIGURED)):
-        # A template may render to white space.
-        stripped_id = (conn_id or "").strip()
-        if stripped_id:
-            return LedgerLocation(conn_id=stripped_id, origin=origin)
-    return LedgerLocation()
+def location_of() -> LedgerLocation:
+    """Return the location that ``[assistant] ledger_conn_id`` names."""
+    return LedgerLocation(conf.get("assistant", "ledger_conn_id", fallback="").strip())
 
 
 def check_location(location: LedgerLocation) -> None:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from airflow.providers.common.compat.sdk import BaseOperator, Context
 
-from airflow_provider_assistant import parameters
 from airflow_provider_assistant.assets import AssetKind, site_uri
 from airflow_provider_assistant.failures import FailureContext
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.hooks.task_parameters import Checks, check_given
+from airflow_provider_assistant.hooks.task_parameters import check_given
 from airflow_provider_assistant.observability.lineage import LineageDataset, operator_lineage
 from airflow_provider_assistant.operators.outlets import asset_uri_of, single_outlets, tell_outlets
 from airflow_provider_assistant.retry_policy import AssistantRetryPolicy
@@ -90,11 +89,6 @@ class AssistantOperator(AssistantBaseOperator):
     """
 
     template_fields: Sequence[str] = ("assistant_conn_id", "tenant_id", "site_id")
-    parameter_checks: ClassVar[Checks] = {
-        "assistant_conn_id": parameters.text,
-        "tenant_id": parameters.text,
-        "site_id": parameters.text,
-    }
 
     def __init__(
         self,

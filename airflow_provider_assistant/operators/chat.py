@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any
 
 from airflow.providers.common.compat.sdk import Context
 
-from airflow_provider_assistant import lake, parameters
+from airflow_provider_assistant import lake
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.failures import FailureContext, explained
-from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
+from airflow_provider_assistant.hooks.task_parameters import check_given, check_rendered
 from airflow_provider_assistant.operators.base import AssistantOperator
 from airflow_provider_assistant.operators.datasets import publish_run
 from airflow_provider_assistant.operators.message import AssistantMessageOperator
@@ -39,7 +39,6 @@ class AssistantChatOperator(AssistantMessageOperator):
     """
 
     template_fields: Sequence[str] = (*AssistantMessageOperator.template_fields, "lake_path")
-    parameter_checks: ClassVar[Checks] = {"lake_path": parameters.folder}
 
     def __init__(self, *, lake_path: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -101,7 +100,6 @@ class AssistantCloseSessionOperator(AssistantOperator):
     """
 
     template_fields: Sequence[str] = (*AssistantOperator.template_fields, "session_id")
-    parameter_checks: ClassVar[Checks] = {"session_id": parameters.text}
 
     def __init__(self, *, session_id: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from airflow.providers.common.compat.sdk import Context
 
@@ -13,7 +13,6 @@ from airflow_provider_assistant import lake, parameters
 from airflow_provider_assistant.asking.answers import STATUSES, check_owner, reason_of_stop, rows_of_dataset
 from airflow_provider_assistant.asking.schedule import Silence
 from airflow_provider_assistant.failures import FailureContext, explained
-from airflow_provider_assistant.hooks.task_ledger import ledger_location
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.keys import key_names
 from airflow_provider_assistant.ledger import Ledger, RunRef
@@ -103,16 +102,6 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
     parameter_checks: ClassVar[Checks] = {
         "output_path": parameters.path,
         "mode": parameters.choice("async", "sync"),
-        "session": parameters.text,
-        "on_ambiguous": parameters.choice(*get_args(OnAmbiguous)),
-        "repeat": parameters.count,
-        "turn": parameters.text,
-        "deferrable": parameters.flag,
-        "timeout": parameters.seconds,
-        "poll_interval": parameters.interval,
-        "max_concurrency": parameters.concurrency,
-        "max_failed": parameters.tolerated,
-        "lake_path": parameters.folder,
     }
     operator_extra_links = (AssistantDataLink(),)
 
@@ -272,7 +261,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
             poll_interval=self.poll_interval,
             on_ambiguous=self.on_ambiguous,
         )
-        with Ledger.open(ledger_location(self.hook, None)) as ledger:
+        with Ledger.open() as ledger:
             questions = self._questions() if is_new else None
             output = object_storage_path(self.output_path)
             task = task_name(run.dag_id, run.task_id)

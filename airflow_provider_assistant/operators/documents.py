@@ -6,13 +6,12 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from airflow_provider_assistant import parameters
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Call, Upload
 from airflow_provider_assistant.api.payloads import Payload, QADocument, TextDocument
 from airflow_provider_assistant.api.replies import CreatedDocument
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.hooks.task_parameters import Checks, check_given
+from airflow_provider_assistant.hooks.task_parameters import check_given
 from airflow_provider_assistant.keys import key_names
 from airflow_provider_assistant.loading.fields import columns_to_read, mapping_of
 from airflow_provider_assistant.loading.rows import Rows, TableRows
@@ -44,7 +43,6 @@ class AssistantLoadRowsOperator(AssistantSourceOperator, AssistantLoadOperator):
             (*AssistantLoadOperator.template_fields, *AssistantSourceOperator.template_fields, "group_columns")
         )
     )
-    parameter_checks: ClassVar[Checks] = {"group_columns": parameters.names}
     payload: ClassVar[type[Payload]]
 
     def __init__(self, *, group_columns: str | Sequence[str] = (), **kwargs: Any) -> None:
@@ -150,11 +148,6 @@ class AssistantUploadFilesOperator(AssistantLoadOperator):
     """
 
     template_fields: Sequence[str] = (*AssistantLoadOperator.template_fields, "files", "allowed_root")
-    parameter_checks: ClassVar[Checks] = {
-        "files": parameters.anything,
-        "allowed_root": parameters.path,
-        "allow_empty": parameters.flag,
-    }
     kind = "file"
 
     def __init__(

@@ -121,24 +121,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         "lake_path",
         "timezone",
     )
-    parameter_checks: ClassVar[Checks] = {
-        "answers": parameters.anything,
-        "output_path": parameters.folder,
-        "expectations": parameters.anything,
-        "scorers": parameters.names,
-        "refusal_phrases": parameters.names,
-        "judge": parameters.anything,
-        "pass_if": parameters.text,
-        "gate": parameters.names,
-        "on_fail": parameters.choice(*get_args(OnFail)),
-        "baseline": parameters.text,
-        "key_columns": parameters.names,
-        "csv_options": parameters.csv_options,
-        "allow_empty": parameters.flag,
-        "name": parameters.text,
-        "lake_path": parameters.folder,
-        "timezone": parameters.timezone,
-    }
+    parameter_checks: ClassVar[Checks] = {"on_fail": parameters.choice(*get_args(OnFail))}
     operator_extra_links = (AssistantReportLink(),)
     answers = UntemplatedField()
     expectations = UntemplatedField()

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from airflow.providers.common.compat.sdk import Context
 
-from airflow_provider_assistant import parameters
 from airflow_provider_assistant.api.payloads import Feedback, checked
 from airflow_provider_assistant.api.ratings import check_rating
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.feedback.ratings import REPEATED, Rating, is_repeated, outcome_of_rating
-from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
+from airflow_provider_assistant.hooks.task_parameters import check_given, check_rendered
 from airflow_provider_assistant.operators.message import AssistantSessionOperator
 from airflow_provider_assistant.sending.batch import Batch
 
@@ -30,13 +29,12 @@ class AssistantFeedbackOperator(AssistantSessionOperator):
         :doc:`/evaluate/feedback`
 
     :param request_id: The chat request.
-    :param feedback: The rating: ``good``, ``bad``, or another word in ``rating_words`` of the connection.
+    :param feedback: The rating: ``good`` or ``bad``.
 
     The other parameters are those of :class:`~airflow_provider_assistant.operators.message.AssistantSessionOperator`.
     """
 
     template_fields: Sequence[str] = (*AssistantSessionOperator.template_fields, "request_id", "feedback")
-    parameter_checks: ClassVar[Checks] = {"request_id": parameters.text, "feedback": parameters.text}
 
     def __init__(self, *, request_id: str, feedback: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -52,8 +50,7 @@ class AssistantFeedbackOperator(AssistantSessionOperator):
         :return: ``request_id``, ``session_id``, ``site_id``, ``feedback``; ``sent``, whether this run sent it
             and the service accepted it; and ``repeated``, whether the service did not accept it, because
             the request had been rated before.
-        :raises AssistantInputError: The rating is not one of the connection's ``rating_words``, and nothing
-            was sent.
+        :raises AssistantInputError: The rating is another word, and nothing was sent.
         :raises AssistantLedgerError: The ledger cannot be used.
         :raises AssistantError: Any other error.
         """
@@ -61,7 +58,7 @@ class AssistantFeedbackOperator(AssistantSessionOperator):
         site_id = self.hook.resolve_site_id()
         fields = {"session_id": self.session_id, "request_id": self.request_id, "feedback": self.feedback}
         checked(Feedback, fields)
-        check_rating(self.feedback, self.hook.settings.client.rating_words)
+        check_rating(self.feedback)
         result = {**fields, "site_id": site_id, "sent": False, "repeated": False}
         rating = Rating(self.session_id, self.request_id, self.feedback)
         with self._attempts(context, "rating") as (_, ledger):

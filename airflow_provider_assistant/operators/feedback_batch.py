@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import Context
 
-from airflow_provider_assistant import parameters
 from airflow_provider_assistant.api.ratings import check_rating
 from airflow_provider_assistant.exceptions import (
     NOTHING_SENT,
@@ -18,7 +17,7 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.feedback.ratings import outcome_of_rating
-from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
+from airflow_provider_assistant.hooks.task_parameters import check_given, check_rendered
 from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.loading.findings import Finding, FindingsFile
 from airflow_provider_assistant.operators.message import AssistantLedgerOperator
@@ -48,22 +47,15 @@ class AssistantRateAnswersOperator(AssistantLedgerOperator):
         :class:`~airflow_provider_assistant.operators.chat_batch.AssistantChatBatchOperator` wrote: a local path or an
         object storage URL.
     :param scores: ``scores.parquet`` of the evaluation of these answers: a local path or an object storage URL.
-    :param rules: Mapping from a rating, ``good``, ``bad`` or another word in ``rating_words`` of the
-        connection, to a condition on the scores: ``{"good": "token_f1 >= 0.8", "bad":
-        "token_f1 < 0.3"}``. An answer gets the rating of the first condition that holds; if none holds, it is not
-        rated.
+    :param rules: Mapping from a rating, ``good`` or ``bad``, to a condition on the scores, such as ``{"good":
+        "token_f1 >= 0.8", "bad": "token_f1 < 0.3"}``. An answer gets the rating of the first condition that holds; if
+        none holds, it is not rated.
     :param max_concurrency: Maximum number of ratings in flight. Default: that of the connection.
 
     The other parameters are those of :class:`~airflow_provider_assistant.operators.message.AssistantLedgerOperator`.
     """
 
     template_fields: Sequence[str] = (*AssistantLedgerOperator.template_fields, "answers", "scores", "rules")
-    parameter_checks: ClassVar[Checks] = {
-        "answers": parameters.path,
-        "scores": parameters.path,
-        "rules": parameters.text_map,
-        "max_concurrency": parameters.concurrency,
-    }
 
     # State of the current try.
     _findings: FindingsFile | None = None
@@ -105,7 +97,7 @@ class AssistantRateAnswersOperator(AssistantLedgerOperator):
         self._findings = None
         site_id = self.hook.resolve_site_id()
         for word in self.rules:
-            check_rating(word, self.hook.settings.client.rating_words, field="rules")
+            check_rating(word, field="rules")
         rated = rate(_table(self.answers, "answers"), _table(self.scores, "scores"), self.rules)
         self._counts = counts = rated.counts
         run = RunRef.of(context)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import Asset, AssetAlias, Context
 
-from airflow_provider_assistant import lake, parameters
+from airflow_provider_assistant import lake
 from airflow_provider_assistant.api.payloads import Payload
 from airflow_provider_assistant.client.cancellation import run_coroutine
 from airflow_provider_assistant.exceptions import (
@@ -22,8 +22,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantStorageError,
 )
 from airflow_provider_assistant.failures import FailureContext, explained
-from airflow_provider_assistant.hooks.task_ledger import ledger_location
-from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
+from airflow_provider_assistant.hooks.task_parameters import check_given, check_rendered
 from airflow_provider_assistant.ledger import Kind, Ledger, RunRef, Scope, Try
 from airflow_provider_assistant.ledger.queries import documents_of
 from airflow_provider_assistant.loading.findings import FindingsFile, read_findings
@@ -96,20 +95,6 @@ class AssistantLoadOperator(AssistantOperator):
         "source_name",
         "namespace",
     )
-    parameter_checks: ClassVar[Checks] = {
-        "on_ambiguous": parameters.choice(*OPTIONS["on_ambiguous"].choices),
-        "on_change": parameters.choice(*OPTIONS["on_change"].choices),
-        "on_missing": parameters.choice(*OPTIONS["on_missing"].choices),
-        "missing_in": parameters.choice(*OPTIONS["missing_in"].choices),
-        "allow_mass_change": parameters.flag,
-        "max_rejected": parameters.tolerated,
-        "namespace": parameters.text,
-        "findings_path": parameters.path,
-        "lake_path": parameters.folder,
-        "source_name": parameters.text,
-        "deferrable": parameters.flag,
-        "timeout": parameters.seconds,
-    }
     operator_extra_links = (AssistantFindingsLink(),)
 
     payload: ClassVar[type[Payload] | None] = None
@@ -243,7 +228,7 @@ class AssistantLoadOperator(AssistantOperator):
         scope = Scope(self.hook.site(), self.kind, self.namespace)
         source = self._source_name(context)
         with (
-            Ledger.open(ledger_location(self.hook, None)) as ledger,
+            Ledger.open() as ledger,
             ledger.of(scope, source, run, uuid.uuid4().hex) as attempts,
             ledger.record_try(attempts, "load") as this_try,
             self._open_findings(run) as findings,

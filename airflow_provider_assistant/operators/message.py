@@ -18,7 +18,6 @@ from airflow_provider_assistant.exceptions import (
     AssistantResponseError,
 )
 from airflow_provider_assistant.failures import FailureContext
-from airflow_provider_assistant.hooks.task_ledger import open_ledger
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given
 from airflow_provider_assistant.ledger import Claim, Kind, Known, Ledger, RunRef, Scope, ScopeLedger, key_of
 from airflow_provider_assistant.names import task_name
@@ -38,24 +37,11 @@ class AssistantLedgerOperator(AssistantOperator):
     """
     Base of the operators that record in the ledger what they send.
 
-    :param ledger: Whether to use the ledger. Default: True. Without it, a retry does not know what an earlier try sent.
-    :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection, or else of
-        Airflow's configuration.
-
     The other parameters are those of :class:`~airflow_provider_assistant.operators.base.AssistantOperator`.
     """
 
-    template_fields: Sequence[str] = (*AssistantOperator.template_fields, "ledger_conn_id")
-    parameter_checks: ClassVar[Checks] = {"ledger": parameters.flag, "ledger_conn_id": parameters.text}
-
     # What sends the requests of the current try.
     _batch: Batch | None = None
-
-    def __init__(self, *, ledger: bool = True, ledger_conn_id: str | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.ledger = ledger
-        self.ledger_conn_id = ledger_conn_id
-        check_given(self)
 
     def on_kill(self) -> None:
         """Stop sending, wait a few seconds for the replies to requests in flight, and record their outcome."""
@@ -67,7 +53,7 @@ class AssistantLedgerOperator(AssistantOperator):
         """Open the ledger, and the attempts of this task in it."""
         run = RunRef.of(context)
         source = task_name(run.dag_id, run.task_id)
-        with open_ledger(self) as ledger, ledger.of(Scope(self.hook.site(), kind), source, run) as attempts:
+        with Ledger.open() as ledger, ledger.of(Scope(self.hook.site(), kind), source, run) as attempts:
             yield ledger, attempts
 
 
@@ -82,7 +68,6 @@ class AssistantSessionOperator(AssistantLedgerOperator):
     """
 
     template_fields: Sequence[str] = (*AssistantLedgerOperator.template_fields, "session_id")
-    parameter_checks: ClassVar[Checks] = {"session_id": parameters.text}
 
     def __init__(self, *, session_id: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -113,12 +98,7 @@ class AssistantMessageOperator(AssistantSessionOperator):
         "user_email",
         "response_language",
     )
-    parameter_checks: ClassVar[Checks] = {
-        "message": parameters.prose,
-        "user_email": parameters.prose,
-        "response_language": parameters.prose,
-        "on_ambiguous": parameters.choice(*get_args(OnAmbiguous)),
-    }
+    parameter_checks: ClassVar[Checks] = {"on_ambiguous": parameters.choice(*get_args(OnAmbiguous))}
 
     def __init__(
         self,

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
-from airflow_provider_assistant import parameters
-from airflow_provider_assistant.hooks.task_parameters import Checks, check_given
+from airflow_provider_assistant.hooks.task_parameters import check_given
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.operators.base import AssistantOperator
 from airflow_provider_assistant.storage.source_files import files_in
@@ -60,15 +59,6 @@ class AssistantSourceOperator(AssistantOperator):
         "csv_options",
         "allowed_root",
     )
-    parameter_checks: ClassVar[Checks] = {
-        "source": parameters.anything,
-        "columns": parameters.text_map,
-        "constants": parameters.text_map,
-        "key_columns": parameters.names,
-        "csv_options": parameters.csv_options,
-        "allowed_root": parameters.path,
-        "allow_empty": parameters.flag,
-    }
     source = UntemplatedField()
 
     def __init__(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from airflow.providers.common.compat.sdk import Context
 
-from airflow_provider_assistant import parameters
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.failures import explained
-from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
+from airflow_provider_assistant.hooks.task_parameters import check_rendered
 from airflow_provider_assistant.ledger.chats import submitted_at
 from airflow_provider_assistant.operators.links import AssistantRequestLink
 from airflow_provider_assistant.operators.message import AssistantMessageOperator
@@ -29,21 +28,15 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
         For more information on how to use this operator, take a look at the guide:
         :doc:`/ask/chat`
 
-    :param reuse: Whether a cleared task returns the request of its earlier run. A retry always does. Default: True.
+    A cleared task returns the request of its earlier run as well.
 
     The other parameters are those of :class:`~airflow_provider_assistant.operators.message.AssistantMessageOperator`.
     """
 
-    parameter_checks: ClassVar[Checks] = {"reuse": parameters.flag}
     operator_extra_links = (AssistantRequestLink(),)
 
     # Read by AssistantRequestLink.
     request_id: str | None = None
-
-    def __init__(self, *, reuse: bool = True, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.reuse = reuse
-        check_given(self)
 
     @explained
     def execute(self, context: Context) -> dict[str, Any]:
@@ -59,7 +52,7 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
         check_rendered(self, context)
         site = self.hook.site()
         call = endpoints.submit_chat(site.site_id, self._chat_message())
-        key = self._key(context, call, is_new_after_clear=not self.reuse)
+        key = self._key(context, call, is_new_after_clear=False)
         moment = None
         with self._attempts(context, "chat") as (ledger, requests):
             attempts = requests.known([key]).get(key, [])

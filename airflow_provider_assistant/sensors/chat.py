@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 from airflow.providers.common.compat.sdk import (
     AirflowSensorTimeout,
@@ -31,8 +31,7 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.hooks.task_ledger import ledger_location
-from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered, naming_task
+from airflow_provider_assistant.hooks.task_parameters import check_given, check_rendered, naming_task
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.chats import RequestEnd, record_ends, submitted_at
 from airflow_provider_assistant.parameters import checked
@@ -79,13 +78,6 @@ class AssistantChatRequestSensor(BaseSensorOperator):
 
     template_fields: Sequence[str] = ("assistant_conn_id", "site_id", "request_id")
 
-    parameter_checks: ClassVar[Checks] = {
-        "request_id": parameters.text,
-        "assistant_conn_id": parameters.text,
-        "site_id": parameters.text,
-        "deferrable": parameters.flag,
-        "poke_interval": parameters.interval,
-    }
     ui_color = "#e4e9fb"
 
     def __init__(
@@ -257,7 +249,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         The answer does not depend on the ledger: if it cannot be used, log a warning.
         """
         try:
-            with Ledger.open_optional(ledger_location(self.hook, None)) as ledger:
+            with Ledger.open_optional() as ledger:
                 if ledger is None:
                     return None
                 site = self.hook.site()

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowSensorTimeout, BaseSensorOperator, Context, PokeReturnValue
 
@@ -20,8 +20,7 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.hooks.task_ledger import ledger_location
-from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered, naming_task
+from airflow_provider_assistant.hooks.task_parameters import check_given, check_rendered, naming_task
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.queries import ids_in_source
 from airflow_provider_assistant.parameters import checked
@@ -55,8 +54,6 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
     :param site_id: Site of the documents. Default: None, the connection's.
     :param deferrable: Whether to free the worker slot between two looks. Default: None, Airflow's ``[operators]
         default_deferrable``.
-    :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection, or else of Airflow's
-        configuration.
     :param poke_interval: Time between two looks, in seconds or as a timedelta. Default: 60.
 
     Airflow's own parameters of sensors: ``timeout``, the longest total wait, by default 7 days; ``mode``, ``poke`` or
@@ -64,16 +61,7 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
     whether to skip the task instead of failing it.
     """
 
-    template_fields: Sequence[str] = ("assistant_conn_id", "site_id", "source_name", "document_ids", "ledger_conn_id")
-    parameter_checks: ClassVar[Checks] = {
-        "source_name": parameters.text,
-        "document_ids": parameters.text_list,
-        "assistant_conn_id": parameters.text,
-        "site_id": parameters.text,
-        "deferrable": parameters.flag,
-        "ledger_conn_id": parameters.text,
-        "poke_interval": parameters.interval,
-    }
+    template_fields: Sequence[str] = ("assistant_conn_id", "site_id", "source_name", "document_ids")
     ui_color = "#e4e9fb"
 
     def __init__(
@@ -84,7 +72,6 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
         assistant_conn_id: str = AssistantHook.default_conn_name,
         site_id: str | None = None,
         deferrable: bool | None = None,
-        ledger_conn_id: str | None = None,
         poke_interval: float | timedelta = 60.0,
         **kwargs: Any,
     ) -> None:
@@ -100,7 +87,6 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
         self.assistant_conn_id = assistant_conn_id
         self.site_id = site_id
         self.deferrable = is_deferrable(deferrable)
-        self.ledger_conn_id = ledger_conn_id
         check_given(self)
         self._last_look = "the list could not be read"
         if source_name is not None and document_ids is not None:
@@ -216,14 +202,14 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
         """Return the ids of the documents to wait for, without repetitions."""
         if self.document_ids is not None:
             return list(dict.fromkeys(self.document_ids))
-        with Ledger.open(ledger_location(self.hook, self.ledger_conn_id)) as ledger:
+        with Ledger.open() as ledger:
             known = ledger.read(ids_in_source, self.hook.site(), self.source_name)
         of_source = "" if self.source_name is None else f" of source {self.source_name!r}"
         if not known or None in known:
             what = "documents" if not known else f"id for {counted(known.count(None), 'document')}"
             raise AssistantInputError(
                 f"the ledger has no {what}{of_source} on {self.hook.location()}",
-                todo="Run the load before the sensor, and give its source_name and ledger. If the service returns no "
+                todo="Run the load before the sensor, and give its source_name. If the service returns no "
                 "ids, give document_ids.",
                 field="source_name",
             )

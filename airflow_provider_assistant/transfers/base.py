@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, Context, ObjectStoragePath
 
-from airflow_provider_assistant import lake, parameters
+from airflow_provider_assistant import lake
 from airflow_provider_assistant.exceptions import (
     AssistantInputError,
     AssistantLedgerError,
     AssistantStorageError,
 )
 from airflow_provider_assistant.failures import FailureContext, explained
-from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.hooks.task_ledger import TASK, ledger_location
-from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
-from airflow_provider_assistant.ledger import Ledger, LedgerLocation, RunRef, Site, location_of
+from airflow_provider_assistant.hooks.task_parameters import check_given, check_rendered
+from airflow_provider_assistant.ledger import Ledger, RunRef, Site
 from airflow_provider_assistant.ledger.queries import has_rows_before, pruned_before
 from airflow_provider_assistant.names import file_name, task_name
 from airflow_provider_assistant.operators.base import AssistantOperator
@@ -66,12 +64,6 @@ class ExportOperator(AssistantOperator):
         "timezone",
         "file_name",
     )
-    parameter_checks: ClassVar[Checks] = {
-        "output_path": parameters.folder,
-        "date": parameters.day,
-        "timezone": parameters.timezone,
-        "file_name": parameters.text,
-    }
     operator_extra_links = (AssistantDataLink(),)
 
     def __init__(
@@ -227,33 +219,16 @@ class LedgerExportOperator(ExportOperator):
 
     :param days: Number of days that every run writes, ending with ``date``. Default: 2, because entries were added to
         the day before after yesterday's run.
-    :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection, or else of
-        Airflow's configuration.
 
     The other parameters are those of :class:`~airflow_provider_assistant.transfers.base.ExportOperator`.
     """
 
-    template_fields: Sequence[str] = (*ExportOperator.template_fields, "ledger_conn_id")
-    parameter_checks: ClassVar[Checks] = {"days": parameters.count, "ledger_conn_id": parameters.text}
     dataset: ClassVar[lake.Dataset]
 
-    def __init__(self, *, days: int = 2, ledger_conn_id: str | None = None, **kwargs: Any) -> None:
+    def __init__(self, *, days: int = 2, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.days = days
-        self.ledger_conn_id = ledger_conn_id
         check_given(self)
-
-    @property
-    def ledger_location(self) -> LedgerLocation:
-        """Location of the ledger: that of the task, else of its connection, else of Airflow's configuration."""
-        try:
-            return ledger_location(self.hook, self.ledger_conn_id)
-        except AirflowNotFoundException:
-            # An export of all sites needs no connection. A connection that is named in the DAG must exist: it may
-            # have another ledger.
-            if self.site_id is not None or self.assistant_conn_id != AssistantHook.default_conn_name:
-                raise
-            return location_of((self.ledger_conn_id, TASK))
 
     @staticmethod
     @abstractmethod
@@ -303,7 +278,7 @@ class LedgerExportOperator(ExportOperator):
         site = None
         if self.site_id is not None:
             site = self.hook.site()
-        with Ledger.open(self.ledger_location) as ledger:
+        with Ledger.open() as ledger:
             pruned = ledger.read(pruned_before)
             for day in days_between(first, last + ONE_DAY):
                 start, end = start_of_day(day, zone), start_of_day(day + ONE_DAY, zone)
@@ -377,5 +352,5 @@ class LedgerExportOperator(ExportOperator):
                 "has no entry of that day or earlier: the rows came from another ledger",
                 retryable=False,
                 safe="The rows were not replaced.",
-                todo="Check ledger_conn_id. A ledger in a file is not shared between machines.",
+                todo="Check [assistant] ledger_conn_id. A ledger in a file is not shared between machines.",
             )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
-from airflow_provider_assistant import lake, parameters
+from airflow_provider_assistant import lake
 from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantInputError
-from airflow_provider_assistant.hooks.task_parameters import Checks, check_given
+from airflow_provider_assistant.hooks.task_parameters import check_given
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.operators.base import AssistantBaseOperator
 from airflow_provider_assistant.transfers.progress import ONE_DAY, days_between
@@ -29,12 +29,6 @@ class FromLakeOperator(AssistantBaseOperator):
     """
 
     template_fields: Sequence[str] = ("output_path", "datasets", "date")
-    parameter_checks: ClassVar[Checks] = {
-        "output_path": parameters.path,
-        "datasets": parameters.text_list,
-        "date": parameters.day,
-        "days": parameters.count,
-    }
 
     # The datasets that this run loaded, for lineage.
     loaded_datasets: Sequence[str] = ()

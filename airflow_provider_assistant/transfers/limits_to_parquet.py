@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import Any
 
 from airflow.providers.common.compat.sdk import Context
 
-from airflow_provider_assistant import lake, parameters
+from airflow_provider_assistant import lake
 from airflow_provider_assistant.failures import explained
-from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
+from airflow_provider_assistant.hooks.task_parameters import check_given, check_rendered
 from airflow_provider_assistant.texts import counted
 from airflow_provider_assistant.transfers.base import ExportOperator
 from airflow_provider_assistant.transfers.progress import gap_counts
@@ -37,7 +37,6 @@ class AssistantLimitsToParquetOperator(ExportOperator):
     """
 
     template_fields: Sequence[str] = (*ExportOperator.template_fields, "list_keys")
-    parameter_checks: ClassVar[Checks] = {"list_keys": parameters.text_map}
 
     def __init__(self, *, list_keys: Mapping[str, str] | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from airflow.providers.common.compat.sdk import Context
 
-from airflow_provider_assistant import parameters
 from airflow_provider_assistant.failures import FailureContext, explained
-from airflow_provider_assistant.hooks.iceberg import iceberg_properties
-from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
+from airflow_provider_assistant.hooks.task_parameters import check_given, check_rendered
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.texts import counted
 from airflow_provider_assistant.transfers.from_lake import FromLakeOperator
+from airflow_provider_assistant.transfers.iceberg_properties import iceberg_properties
 
 
 class AssistantParquetToIcebergOperator(FromLakeOperator):
@@ -50,12 +49,6 @@ class AssistantParquetToIcebergOperator(FromLakeOperator):
         "properties",
         "namespace",
     )
-    parameter_checks: ClassVar[Checks] = {
-        "catalog": parameters.text,
-        "conn_id": parameters.text,
-        "properties": parameters.text_map,
-        "namespace": parameters.text,
-    }
 
     def __init__(
         self,

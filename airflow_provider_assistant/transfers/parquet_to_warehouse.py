@@ -6,14 +6,13 @@ import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import Context
 
-from airflow_provider_assistant import parameters
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.failures import FailureContext, explained
-from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
+from airflow_provider_assistant.hooks.task_parameters import check_given, check_rendered
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.texts import counted
 from airflow_provider_assistant.transfers.from_lake import FromLakeOperator
@@ -45,11 +44,6 @@ class AssistantParquetToWarehouseOperator(FromLakeOperator):
     """
 
     template_fields: Sequence[str] = (*FromLakeOperator.template_fields, "database", "conn_id")
-    parameter_checks: ClassVar[Checks] = {
-        "database": parameters.path,
-        "conn_id": parameters.text,
-        "schema": parameters.text,
-    }
 
     def __init__(
         self,

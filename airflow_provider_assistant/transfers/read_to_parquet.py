@@ -77,17 +77,7 @@ class AssistantReadToParquetOperator(ExportOperator):
         "list_keys",
         "date_field",
     )
-    parameter_checks: ClassVar[Checks] = {
-        "read": parameters.choice(*READS),
-        "path": parameters.text,
-        "query": parameters.query,
-        "name": parameters.text,
-        "items": parameters.text,
-        "list_keys": parameters.text_map,
-        "date_field": parameters.text,
-        "days": parameters.count,
-        "with_emails": parameters.flag,
-    }
+    parameter_checks: ClassVar[Checks] = {"read": parameters.choice(*READS)}
 
     def __init__(
         self,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import Any
 
 from airflow.providers.common.compat.sdk import Context
 
-from airflow_provider_assistant import lake, parameters
+from airflow_provider_assistant import lake
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.errors import short_reason
 from airflow_provider_assistant.client.cancellation import run_coroutine
@@ -21,7 +21,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantInputError,
 )
 from airflow_provider_assistant.failures import explained
-from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
+from airflow_provider_assistant.hooks.task_parameters import check_given, check_rendered
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.parameters import tolerance
 from airflow_provider_assistant.texts import counted, shortened, storable
@@ -61,12 +61,6 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
     """
 
     template_fields: Sequence[str] = (*ExportOperator.template_fields, "site_ids", "list_keys")
-    parameter_checks: ClassVar[Checks] = {
-        "site_ids": parameters.text_list,
-        "list_keys": parameters.text_map,
-        "max_failed_sites": parameters.tolerated,
-        "max_concurrency": parameters.concurrency,
-    }
 
     def __init__(
         self,

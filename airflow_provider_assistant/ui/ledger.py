@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from airflow_provider_assistant.exceptions import AssistantLedgerError
-from airflow_provider_assistant.ledger import LedgerLocation, location_of
+from airflow_provider_assistant.ledger import location_of
 from airflow_provider_assistant.ledger.location import airflow_home, engine_at
 from airflow_provider_assistant.ledger.schema import ledger_info
 from airflow_provider_assistant.ledger.store import VERSION
@@ -30,28 +30,24 @@ SET_LEDGER = (
 )
 
 
-def read(query: Callable[[sa.Connection], T], conn_id: str | None = None) -> tuple[T | None, Problem | None]:
-    """
-    Return the result of a query, or the problem if the ledger cannot be read.
-
-    :param conn_id: SQL connection of the ledger. Default: None, that of Airflow's configuration.
-    """
+def read(query: Callable[[sa.Connection], T]) -> tuple[T | None, Problem | None]:
+    """Return the result of a query, or the problem if the ledger cannot be read."""
     try:
-        with reading(conn_id) as connection:
+        with reading() as connection:
             return query(connection), None
     except UnavailableError as error:
         return None, error.problem
 
 
 @contextlib.contextmanager
-def reading(conn_id: str | None = None) -> Iterator[sa.Connection]:
+def reading() -> Iterator[sa.Connection]:
     """
     Return a connection to the ledger, without creating or changing its tables.
 
     :raises UnavailableError: The ledger cannot be read.
     """
-    with opened_engine(conn_id) as engine:
-        name = _name(conn_id)
+    with opened_engine() as engine:
+        name = _name()
         try:
             with engine.connect() as connection:
                 if connection.dialect.name == "postgresql":
@@ -71,14 +67,14 @@ def reading(conn_id: str | None = None) -> Iterator[sa.Connection]:
 
 
 @contextlib.contextmanager
-def opened_engine(conn_id: str | None = None) -> Iterator[sa.Engine]:
+def opened_engine() -> Iterator[sa.Engine]:
     """
     Return an engine for the database of the ledger; it is not connected yet.
 
     :raises UnavailableError: There is no such database.
     """
-    location = location_of((conn_id, "the task"))
-    name = _name(conn_id)
+    location = location_of()
+    name = _name()
     if not location.conn_id and not (airflow_home() / DEFAULT_FILE).is_file():
         raise UnavailableError(
             "no_ledger",
@@ -86,7 +82,7 @@ def opened_engine(conn_id: str | None = None) -> Iterator[sa.Engine]:
             f"package has run yet, run one. If tasks run on other machines: {SET_LEDGER}",
         )
     try:
-        engine = engine_at(LedgerLocation(location.conn_id))
+        engine = engine_at(location)
     except Exception as error:
         # Providers raise any exception. Messages may contain parts of the connection.
         cause = type(error.__cause__ or error).__name__
@@ -106,8 +102,8 @@ def opened_engine(conn_id: str | None = None) -> Iterator[sa.Engine]:
         engine.dispose()
 
 
-def _name(conn_id: str | None) -> str:
-    return location_of((conn_id, "the task")).conn_id or DEFAULT_FILE
+def _name() -> str:
+    return location_of().conn_id or DEFAULT_FILE
 
 
 def _limit_connect(dialect: sa.Dialect, _connection_record: Any, _arguments: Any, parameters: dict[str, Any]) -> None:

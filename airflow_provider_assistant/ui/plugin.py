@@ -22,11 +22,9 @@ BUNDLE = f"{base_path()}{PAGES}/static/assistant.mjs?v={__version__}"
 # Kinds of tasks by their operators, whose task instances have a tab. Airflow before 3.4 shows the tab for every task.
 KINDS: dict[str, TaskKind] = {
     "AssistantLoadQAOperator": "load",
-    "_LoadQADecoratedOperator": "load",
     "AssistantLoadTextOperator": "load",
     "AssistantUploadFilesOperator": "load",
     "AssistantChatBatchOperator": "chat_batch",
-    "_ChatBatchDecoratedOperator": "chat_batch",
     "AssistantEvaluateOperator": "evaluation",
     "AssistantRateAnswersOperator": "ratings",
     "AssistantStatisticsToParquetOperator": "export",

@@ -8,12 +8,11 @@ from tempfile import SpooledTemporaryFile
 from typing import IO, Annotated, Any
 from urllib.parse import quote
 
-from airflow.providers.common.compat.sdk import BaseHook
 from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
 
 from airflow_provider_assistant.asking.answers import STATUSES
-from airflow_provider_assistant.ledger import RunRef, location_of
+from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.ledger.queries import MOST, tries_of
 from airflow_provider_assistant.operators.links import PAGES, browser_url
 from airflow_provider_assistant.operators.runs import findings_file
@@ -74,11 +73,10 @@ def task(key: TaskKeyDep, rights: RightsDep) -> TaskReply:
     facts, read_result = facts_of(key), result_of(key)
     result = read_result.items
     kind = _kind(facts, result)
-    conn_id = _ledger_of(facts.rendered or {})
     tries: list[Load] = []
     problem: Problem | None = None
     if kind == "load" and not facts.is_mapped:
-        tries, problem = _tries(key, conn_id, rights)
+        tries, problem = _tries(key, rights)
     batch = None
     if kind == "chat_batch" and not facts.is_mapped:
         batch = _batch(key, facts, result)
@@ -103,8 +101,7 @@ def task(key: TaskKeyDep, rights: RightsDep) -> TaskReply:
         evaluation=evaluation,
         written=written,
         has_findings=kind in {"load", "chat_batch", "ratings"} or "findings" in result,
-        # Entries can be settled only in the ledger of Airflow's configuration.
-        may_settle=conn_id is None and rights.may_settle(key.dag_id),
+        may_settle=rights.may_settle(key.dag_id),
     )
 
 
@@ -235,27 +232,10 @@ def _kind(facts: TaskFacts, result: Mapping[str, Any]) -> TaskKind:
     return "other"
 
 
-def _ledger_of(rendered: Mapping[str, Any]) -> str | None:
-    """Return the ledger that the connection of a task names; None for that of Airflow's configuration."""
-    ledger_id = None
-    assistant_conn_id = rendered.get("assistant_conn_id")
-    if isinstance(assistant_conn_id, str):
-        with contextlib.suppress(Exception):  # this API server may not have the connection
-            connection = BaseHook.get_connection(assistant_conn_id)
-            ledger_id = connection.extra_dejson.get("ledger_conn_id")
-    if not isinstance(ledger_id, str) or ledger_id.strip() in {"", location_of().conn_id}:
-        return None
-    return ledger_id.strip()
-
-
-def _tries(key: TaskKey, conn_id: str | None, rights: Rights) -> tuple[list[Load], Problem | None]:
-    """
-    Return the tries of a load, and why they cannot be read.
-
-    :param conn_id: SQL connection of the ledger; None for that of Airflow's configuration.
-    """
+def _tries(key: TaskKey, rights: Rights) -> tuple[list[Load], Problem | None]:
+    """Return the tries of a load, and why they cannot be read."""
     run = {"dag_id": key.dag_id, "run_id": key.run_id, "task_id": key.task_id, "map_index": key.map_index}
-    rows, problem = read(lambda connection: tries_of(connection, run), conn_id)
+    rows, problem = read(lambda connection: tries_of(connection, run))
     if rows is None:
         rows = []
     if key.region is not None:

@@ -43,7 +43,6 @@ MODULES = {
     "Options of a load": ["loading.options"],
     "Triggers": ["triggers.chat", "triggers.chat_batch"],
     "Retry policy": ["retry_policy"],
-    "Decorators": ["decorators"],
     "Assets": ["assets"],
     "Exceptions": ["exceptions"],
     "Endpoints and replies": ["api.endpoints", "api.payloads", "api.replies"],

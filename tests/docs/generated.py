@@ -24,12 +24,12 @@ import yaml
 
 from airflow_provider_assistant import exceptions, lake
 from airflow_provider_assistant.api import errors
-from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.evaluation.cells import as_list
 from airflow_provider_assistant.evaluation.rubrics import JudgeOptions
 from airflow_provider_assistant.evaluation.scorers import exact_match, token_f1
 from airflow_provider_assistant.evaluation.scores import score_cases, to_table
 from airflow_provider_assistant.evaluation.summary import Summary
+from airflow_provider_assistant.hooks import extra
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.loading.findings import findings_schema
 from airflow_provider_assistant.operators import documents
@@ -130,7 +130,6 @@ def fields_of_documents() -> list[dict[str, str]]:
 def import_paths() -> list[dict[str, str]]:
     found = by_value((name, kind.__module__) for name, kind in tasks().items())
     others = [
-        *("decorators.assistant_qa_task", "decorators.assistant_chat_batch_task"),
         *("retry_policy.AssistantRetryPolicy", "assets.assistant_asset", "hooks.assistant.AssistantHook"),
         *("triggers.chat.AssistantChatRequestTrigger", "triggers.chat_batch.AssistantChatBatchTrigger"),
     ]
@@ -184,23 +183,17 @@ def configuration() -> list[dict[str, str]]:
 
 
 def connection_fields() -> list[dict[str, str]]:
-    (kind,) = get_provider_info()["connection-types"]
-    settings = ClientSettings("", "")
-    defaults = dict.fromkeys(("host", "password"), "required") | {
-        "service_name": "host of the base URL",
-        "timeout": f"{settings.timeout:.0f}",
-        "chat_timeout": f"{settings.chat_timeout:.0f}",
-        "retries": str(settings.retry.attempts - 1),
-        "max_concurrency": str(settings.max_concurrency),
-        "max_response_bytes": str(settings.max_response_bytes),
-        "verify": str(settings.verify).lower(),
-        "rating_words": ", ".join(settings.rating_words),
-    }
-    labels = dict(kind["ui-field-behaviour"]["relabeling"])
-    labels |= {name: field["label"] for name, field in kind["conn-fields"].items()}
-    return [
-        {"Where": code(name), "Field": label, "Default": defaults.get(name, "none")} for name, label in labels.items()
+    rows = [
+        {"Where": code(name), "Field": label, "Default": "required"}
+        for name, label in extra.STANDARD_FIELDS["relabeling"].items()
     ]
+    for name, field in extra.ConnectionExtra.model_fields.items():
+        default = "none" if field.default in (None, ()) else f"{field.default:g}"
+        if isinstance(field.default, bool):
+            default = str(field.default).lower()
+        meaning = (field.description or "").removesuffix(".")
+        rows.append({"Where": code(name), "Field": extra.title_of(name), "Default": default, "Meaning": meaning})
+    return rows
 
 
 def repeats(kind: type[Exception]) -> dict[str, str]:

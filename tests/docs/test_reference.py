@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import pytest
 from airflow.providers.common.compat.sdk import BaseSensorOperator
 
-from airflow_provider_assistant import assets, decorators, exceptions, lake, retry_policy
+from airflow_provider_assistant import assets, exceptions, lake, retry_policy
 from airflow_provider_assistant.asking import answers, poller, schedule, state
 from airflow_provider_assistant.cli import runner
 from airflow_provider_assistant.client import cancellation
@@ -29,7 +29,6 @@ from airflow_provider_assistant.loading import counts, findings, guards, load
 from airflow_provider_assistant.loading.options import OPTIONS, LoadOptions, OnAmbiguous, OnChange
 from airflow_provider_assistant.operators import documents
 from airflow_provider_assistant.parsing import child, limits
-from airflow_provider_assistant.provider_info import get_provider_info
 from airflow_provider_assistant.sending.sender import BREAKER
 from airflow_provider_assistant.tables.files import FORMATS
 from tests.contract.cases import CASES
@@ -69,12 +68,6 @@ COUNTS = [*RatingCounts().as_dict(), "site_id", "findings"]
 LISTS: list[tuple[str, str, str, Any]] = [
     (OPERATORS, "Operators", "Operator", set(tasks()) - sensors()),
     (OPERATORS, "Operators", "Sensor", sensors()),
-    (
-        OPERATORS,
-        "Task decorators",
-        "Decorator",
-        [f"@task.{entry['name']}" for entry in get_provider_info()["task-decorators"]],
-    ),
     (OPERATORS, "Counts of a load", "Key", counts.LoadCounts().as_dict()),
     (OPERATORS, "Counts of ratings", "Key", COUNTS),
     (LINEAGE, "Links", "Button", {link.name for kind in tasks().values() for link in kind.operator_extra_links}),
@@ -157,12 +150,6 @@ def test_every_endpoint_has_an_operator_and_every_operator_a_reference() -> None
     assert {route(case) for case in CASES} <= named
     references = "".join(page.read_text() for page in (ROOT / "docs/reference/operators").glob("*.md"))
     assert [name for name in tasks() if references.count(f"\n## {name}\n") != 1] == []
-
-
-def test_decorators_make_tasks_of_their_operators() -> None:
-    for row in table(section(OPERATORS, "Task decorators")):
-        operator = getattr(decorators, f"{codes(row['Decorator'])[0].removeprefix('@task.')}_task")(print)
-        assert issubclass(operator.operator_class, tasks()[codes(row["Operator"])[0]])
 
 
 def own_classes() -> set[type]:

@@ -34,7 +34,7 @@ SUITES = (
     "tests/unit/storage/test_paths.py",
     "tests/unit/triggers",
     "tests/unit/ui",
-    *(f"tests/unit/test_{name}.py" for name in ("assets", "decorators", "imports", "provider_info", "retry_policy")),
+    *(f"tests/unit/test_{name}.py" for name in ("assets", "imports", "provider_info", "retry_policy")),
 )
 # Seconds for all tests, and for one; then the rest counts as not run. A busy machine takes four times as long.
 LIMIT, LIMIT_OF_ONE = 3600, 600

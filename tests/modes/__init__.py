@@ -1,1 +1,1 @@
-"""Every operator, sensor and decorator in every mode of Airflow: table.py has one line for each."""
+"""Every operator and sensor in every mode of Airflow: table.py has one line for each."""

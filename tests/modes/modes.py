@@ -18,6 +18,7 @@ from airflow.sdk import DAG, TaskGroup, task
 from airflow.triggers.base import TriggerEvent
 
 from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.hooks import task_parameters
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from tests.modes.table import LINES, Line, Place
 from tests.modes.world import CONNECTION, NOW, SITE, Effects, World
@@ -187,10 +188,7 @@ EXCLUDES = {"read": "path", "conn_id": "database", "site_ids": "site_id", "docum
 
 def checked_fields(line: Line) -> list[str]:
     """Return the template fields that are parameters of this package."""
-    checks = {name for base in line.kind.__mro__ for name in vars(base).get("parameter_checks", ())}
-    # The source of a decorated task is its function.
-    own = {"source"} if line.decorator else set()
-    return [name for name in line.kind.template_fields if name in checks - own]
+    return [name for name in line.kind.template_fields if name in task_parameters.parameters_of(line.kind)]
 
 
 def empty_template(runner: Runner, name: str, value: Any) -> list[str]:
@@ -235,20 +233,12 @@ def mapped(runner: Runner) -> list[str]:
     names = [name for name in second if second[name] != first.get(name)]
     common = {name: value for name, value in first.items() if name not in names}
     with DAG("modes", schedule=None, user_defined_macros={"given": [first, second]}, **plan.dag) as dag:
-        if runner.line.decorator is None:
 
-            @task
-            def instances() -> list[dict[str, Any]]:
-                return [{name: arguments[name] for name in names} for arguments in (first, second)]
+        @task
+        def instances() -> list[dict[str, Any]]:
+            return [{name: arguments[name] for name in names} for arguments in (first, second)]
 
-            runner.line.kind.partial(task_id="task", **common).expand_kwargs(instances())
-        else:
-            pick = {name: f"{{{{ given[ti.map_index]['{name}'] }}}}" for name in names}
-
-            def rows(number: int) -> Any:
-                return runner.line.function
-
-            getattr(task, runner.line.decorator)(task_id="task", **common, **pick)(rows).expand(number=[1, 2])
+        runner.line.kind.partial(task_id="task", **common).expand_kwargs(instances())
     effects = runner.run(plan, map_index=0, dag=dag)
     if "stale" in runner.plain.result:
         # A mapped task has only a part of its source.

@@ -1,4 +1,4 @@
-"""The table: one line for each operator, sensor and decorator."""
+"""The table: one line for each operator and sensor."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import task
-
-from airflow_provider_assistant.decorators import _ChatBatchDecoratedOperator, _LoadQADecoratedOperator
 from airflow_provider_assistant.operators.chat import AssistantChatOperator, AssistantCloseSessionOperator
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import (
@@ -34,7 +31,7 @@ from airflow_provider_assistant.transfers.parquet_to_iceberg import AssistantPar
 from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
 from airflow_provider_assistant.transfers.read_to_parquet import AssistantReadToParquetOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
-from tests.modes.world import CONNECTION, LEDGER, NAME, OTHER_SITE, SESSION, SITE, SOURCE, TENANT
+from tests.modes.world import CONNECTION, NAME, OTHER_SITE, SESSION, SITE, SOURCE, TENANT
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,7 @@ class Place:
 @dataclass(frozen=True)
 class Line:
     """
-    How an operator, a sensor or a decorator is built, and what it does.
+    How an operator or a sensor is built, and what it does.
 
     :param kind: The class.
     :param arguments: Arguments of the constructor, from the place of the run.
@@ -74,8 +71,6 @@ class Line:
     :param second_files: Further files of a second instance of a mapped task.
     :param posts_again: Number of POST requests of a run that is cleared after it has succeeded.
     :param is_sensor: Whether Airflow's modes of sensors apply.
-    :param decorator: Name of the decorator, if the line is of one.
-    :param function: What the decorated function returns.
     :param others: Arguments of the second instance of a mapped task, as far as they differ from those of the first.
     :param posts_later: Number of POST requests of another run after the first. Default: None, as many.
     :param not_in: Modes that do not apply, with the reason.
@@ -88,8 +83,6 @@ class Line:
     second_files: int = 0
     posts_again: int = 0
     is_sensor: bool = False
-    decorator: str | None = None
-    function: Any = None
     others: Callable[[Place], dict[str, Any]] = lambda place: {}
     posts_later: int | None = None
     not_in: Mapping[str, str] = field(default_factory=dict)
@@ -105,17 +98,10 @@ class Line:
 
     def build(self, task_id: str = "task", **arguments: Any) -> Any:
         """Make the task in the DAG of the context."""
-        if self.decorator is None:
-            return self.kind(task_id=task_id, **arguments)
-
-        def rows() -> Any:
-            return self.function
-
-        return getattr(task, self.decorator)(task_id=task_id, **arguments)(rows)().operator
+        return self.kind(task_id=task_id, **arguments)
 
 
 USES = {"assistant_conn_id": CONNECTION, "tenant_id": TENANT, "site_id": SITE}
-LEDGERED = {**USES, "ledger_conn_id": LEDGER}
 QUICK = {"poll_interval": 0.05, "timeout": 30}
 QA = [
     {"id": "1.10", "page": "7", "title": "1.10", "text": "007?", "answer": "42"},
@@ -166,22 +152,14 @@ def export(place: Place) -> dict[str, Any]:
     return {**USES, "output_path": place.file("lake"), "file_name": "1.10", "timezone": "UTC"}
 
 
-def ledger_export(place: Place) -> dict[str, Any]:
-    return {**export(place), "ledger_conn_id": LEDGER}
-
-
 LINES = [
-    Line(AssistantChatOperator, lambda place: {**LEDGERED, **MESSAGE, "lake_path": place.file("lake")},
+    Line(AssistantChatOperator, lambda place: {**USES, **MESSAGE, "lake_path": place.file("lake")},
          posts=1, files=1, posts_again=1),
-    Line(AssistantSubmitChatOperator, lambda place: {**LEDGERED, **MESSAGE}, posts=1),
+    Line(AssistantSubmitChatOperator, lambda place: {**USES, **MESSAGE}, posts=1),
     Line(AssistantCloseSessionOperator, lambda place: {**USES, "session_id": "1e4"}, posts=1, posts_again=1),
     Line(AssistantChatBatchOperator, lambda place: {**questions(place), "source": QUESTIONS}, posts=2, files=2),
-    Line(_ChatBatchDecoratedOperator, questions, posts=2, files=2,
-         decorator="assistant_chat_batch", function=QUESTIONS),
     Line(AssistantLoadQAOperator, lambda place: {**rows(place), "source": QA},
          posts_later=0, posts=2, files=2, others=other_site),
-    Line(_LoadQADecoratedOperator, rows, posts_later=0, posts=2, files=2, others=other_site,
-         decorator="assistant_qa", function=QA),
     Line(AssistantLoadTextOperator,
          lambda place: {**load(place), "source": place.file("rows.csv"), "csv_options": {"delimiter": ";"},
                         "key_columns": ["id"], "allowed_root": place.file("")},
@@ -197,17 +175,17 @@ LINES = [
                         "timezone": "UTC"},
          files=5, others=lambda place: {"name": "2.0"}),
     Line(AssistantFeedbackOperator,
-         lambda place: {**LEDGERED, "session_id": SESSION, "request_id": place.request_id, "feedback": "good"},
+         lambda place: {**USES, "session_id": SESSION, "request_id": place.request_id, "feedback": "good"},
          posts_later=0, posts=1, others=lambda place: {"feedback": "bad"}),
     Line(AssistantRateAnswersOperator,
-         lambda place: {**LEDGERED, "answers": place.file("answers.parquet"), "scores": place.scores(),
+         lambda place: {**USES, "answers": place.file("answers.parquet"), "scores": place.scores(),
                         "rules": {"good": "token_f1 >= 0"}},
          # The second rating of a request does not replace the first one, which findings say.
          posts_later=0, posts=2, second_files=1, others=lambda place: {"rules": {"bad": "token_f1 >= 0"}}),
     Line(AssistantLimitsOperator, lambda place: USES),
-    Line(AssistantFeedbackToParquetOperator, ledger_export, files=3, others=other_site),
-    Line(AssistantRequestsToParquetOperator, ledger_export, files=3, others=other_site),
-    Line(AssistantLoadsToParquetOperator, ledger_export, files=3, others=other_site),
+    Line(AssistantFeedbackToParquetOperator, export, files=3, others=other_site),
+    Line(AssistantRequestsToParquetOperator, export, files=3, others=other_site),
+    Line(AssistantLoadsToParquetOperator, export, files=3, others=other_site),
     Line(AssistantLimitsToParquetOperator, lambda place: {**export(place), "list_keys": {"plans": "name"}}, files=2,
          others=other_lake),
     Line(AssistantStatisticsToParquetOperator, lambda place: {**export(place), "list_keys": {"plans": "name"}},
@@ -230,7 +208,7 @@ LINES = [
                         "poke_interval": 0.05},
          is_sensor=True),
     Line(AssistantDocumentsReadySensor,
-         lambda place: {"assistant_conn_id": CONNECTION, "site_id": SITE, "ledger_conn_id": LEDGER,
+         lambda place: {"assistant_conn_id": CONNECTION, "site_id": SITE,
                         "source_name": SOURCE, "poke_interval": 0.05},
          is_sensor=True),
 ]  # fmt: skip

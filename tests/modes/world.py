@@ -114,9 +114,9 @@ class World:
             patch.setattr(module, "secrets", SimpleNamespace(token_hex=self._next_id))
         # The site and tenant of a task are those of its parameters, not these.
         extra = {"tenant_id": "other", "site_id": "other", "retries": 0, "manage_documents": True}
-        extra["ledger_conn_id"] = LEDGER
         connection = service.server.conn_json(key="dev-numbers", **{"service_name": None, **extra})
         patch.setenv(f"AIRFLOW_CONN_{CONNECTION}", connection)
+        patch.setenv("AIRFLOW__ASSISTANT__LEDGER_CONN_ID", LEDGER)
         patch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", connection.replace("dev-numbers", secrets.token_hex()))
         self._prepare()
 

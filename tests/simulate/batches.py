@@ -188,7 +188,6 @@ class RateMany(Operation):
     """Rate answers by rule, each once: the ``good`` ones have a high score."""
 
     ratings: int = 3
-    ledger: bool = True
     listed: set[str] = field(default_factory=set, init=False, repr=False)
 
     @property
@@ -222,7 +221,6 @@ class RateMany(Operation):
                 answers=str(world.folder / "answers.parquet"),
                 scores=str(world.folder / "scores.parquet"),
                 rules={"good": "exact >= 0.5", "bad": "exact < 0.5"},
-                ledger=self.ledger,
             )
 
         return world.run(make, context)
@@ -259,8 +257,6 @@ class RateMany(Operation):
         assert sum(done) == self.ratings, "a retry converges"
         stored = {(one.id, one.rating) for one in world.stored(Chat) if one.rating}
         assert stored == {self.rating(number) for number in range(self.ratings)}
-        if not self.ledger:
-            return
         again = self.calm(world, 60)
         assert not again.sent, "what was rated is not rated again"
         received = Counter(one.item for one in world.wire.journal if one.is_received)
@@ -379,7 +375,7 @@ BATCH_NIGHTS = nights(
     },
 )
 RATE_NIGHTS = nights(
-    st.builds(RateMany, ratings=st.sampled_from([1, 2, 5, 30]), ledger=st.sampled_from([True, True, True, False])),
+    st.builds(RateMany, ratings=st.sampled_from([1, 2, 5, 30])),
     # Full disks belong to the nights of loads, which write the same findings.
     st.builds(Try, **{**FAULTS, "disk_full": st.none()}),
     timeout=st.just(30.0),

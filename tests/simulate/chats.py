@@ -94,13 +94,11 @@ class Call(Operation):
 class Message(Call):
     """Send one message. Over all tries, it is sent again only if ``on_ambiguous`` allows it."""
 
-    ledger: bool = True
     endpoint: ClassVar[str]
 
     def options(self) -> dict[str, Any]:
         return {
             "task_id": "task", "session_id": SESSION, "message": MESSAGE, "on_ambiguous": self.on_ambiguous,
-            "ledger": self.ledger,
         }  # fmt: skip
 
     def check_try(self, world: World, attempt: Try, ended: Ended, *, number: int) -> None:
@@ -116,7 +114,7 @@ class Message(Call):
     def check_end(self, world: World, night: Night) -> None:
         good = self.calm(world)
         received = [one for one in world.wire.journal if one.endpoint == self.endpoint and one.is_received]
-        is_careful = self.on_ambiguous != "retry" and self.ledger
+        is_careful = self.on_ambiguous != "retry"
         if is_careful and not any(attempt.is_cleared for attempt in night.tries):
             is_kept = all(attempt.ledger_away is None for attempt in night.tries)
             assert len(received) <= 1 or not is_kept, "what may have arrived is not sent again by a retry either"
@@ -149,11 +147,10 @@ class SyncChat(Message):
 class Submit(Message):
     """Submit a question."""
 
-    reuse: bool = True
     endpoint: ClassVar[str] = "chat.async"
 
     def make(self, world: World) -> Any:
-        return AssistantSubmitChatOperator(**self.options(), reuse=self.reuse)
+        return AssistantSubmitChatOperator(**self.options())
 
     def check_try(self, world: World, attempt: Try, ended: Ended, *, number: int) -> None:
         super().check_try(world, attempt, ended, number=number)
@@ -165,7 +162,7 @@ class Submit(Message):
 
     def check_end(self, world: World, night: Night) -> None:
         super().check_end(world, night)
-        if self.ledger and self.on_ambiguous == "retry":
+        if self.on_ambiguous == "retry":
             first, again = self.calm(world), self.calm(world)
             assert not again.sent, "what was submitted is not submitted again"
             assert again.result["request_id"] == first.result["request_id"]
@@ -327,8 +324,8 @@ class WaitForRequest(Call):
 
 AMBIGUOUS = st.sampled_from(["retry", "retry", "skip", "fail"])
 LEDGERS = st.sampled_from([True, True, True, False])
-CHAT_NIGHTS = nights(st.builds(SyncChat, AMBIGUOUS, ledger=LEDGERS))
-SUBMIT_NIGHTS = nights(st.builds(Submit, AMBIGUOUS, ledger=LEDGERS, reuse=st.booleans()), CLEARED)
+CHAT_NIGHTS = nights(st.builds(SyncChat, AMBIGUOUS))
+SUBMIT_NIGHTS = nights(st.builds(Submit, AMBIGUOUS), CLEARED)
 CLOSE_NIGHTS = nights(st.builds(CloseSession))
 UPLOAD_NIGHTS = nights(st.builds(UploadOne), settings={"allow_duplicates": st.just(True)})
 RATING_NIGHTS = nights(st.builds(RateOne))

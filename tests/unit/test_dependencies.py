@@ -45,12 +45,10 @@ COMPAT_NAMES = {
     "sdk": {
         "AirflowException", "AirflowFailException", "AirflowNotFoundException", "AirflowSensorTimeout",
         "AirflowSkipException", "Asset", "AssetAlias", "BaseHook", "BaseOperator", "BaseOperatorLink",
-        "BaseSensorOperator", "Connection", "Context", "DecoratedOperator", "ObjectStoragePath", "PokeReturnValue",
-        "Stats", "TaskDecorator", "TaskDeferred", "conf", "context_merge", "task_decorator_factory",
+        "BaseSensorOperator", "Connection", "Context", "ObjectStoragePath", "PokeReturnValue",
+        "Stats", "TaskDeferred", "conf",
     },
 }  # fmt: skip
-# Imported in a try statement, because only newer versions have it.
-COMPAT_OPTIONAL = {f"{COMPAT}.sdk.determine_kwargs"}
 # What `make lowest` does not install: with the lowest versions of the others, it cannot be installed.
 NOT_IN_LOWEST = {
     "airflow.providers.common.ai": "apache-airflow-providers-common-ai",
@@ -147,7 +145,7 @@ def test_names_of_common_compat_are_in_its_lowest_version() -> None:
     assert lower_bound(declared_compat) == COMPAT_VERSION, "check the names, and change COMPAT_VERSION"
     known = {f"{COMPAT}.{module}.{name}" for module, names in COMPAT_NAMES.items() for name in names}
     found = {module for module, _ in imported() if module.startswith(f"{COMPAT}.")}
-    assert found - known == COMPAT_OPTIONAL
+    assert found <= known
 
 
 def test_every_dependency_has_a_lower_bound() -> None:

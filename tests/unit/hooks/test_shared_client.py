@@ -95,30 +95,6 @@ def _idle_connections_stay_open(monkeypatch):
 def _nothing_is_left():
     yield
     assert shared.open_clients == {}
-    assert shared.starting_reads == {}
-
-
-@pytest.fixture
-def look_ups(monkeypatch):
-    """Count the reads of a connection, and block each until it is released; the first ones may fail."""
-
-    class LookUps:
-        def __init__(self):
-            self.count, self.errors = 0, []
-            self.go = asyncio.Event()
-            self.go.set()
-
-    seen, load_settings_async = LookUps(), AssistantHook.load_settings_async
-
-    async def counted(hook):
-        seen.count += 1
-        await seen.go.wait()
-        if seen.errors:
-            raise seen.errors.pop(0)
-        return await load_settings_async(hook)
-
-    monkeypatch.setattr(AssistantHook, "load_settings_async", counted)
-    return seen
 
 
 async def use(conn_id="assistant_default", sends=1):
@@ -275,49 +251,3 @@ def test_clients_of_closed_event_loops_are_dropped(point):
     asyncio.run(main())
     assert shared.open_clients == {}
     del user
-
-
-class TestLookUps:
-    async def test_concurrent_callers_share_one_read(self, service, point, look_ups):
-        point(service)
-        await asyncio.gather(*(use() for _ in range(100)))
-        assert look_ups.count == 1
-
-    async def test_no_caller_gets_settings_read_before_its_call(self, service, point, look_ups):
-        point(service)
-        look_ups.go.clear()
-        first = asyncio.create_task(use())
-        while not look_ups.count:  # noqa: ASYNC110 (it takes a few steps of the task)
-            await asyncio.sleep(0)
-        second = asyncio.create_task(use())
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert look_ups.count == 2
-        look_ups.go.set()
-        await asyncio.gather(first, second)
-
-    async def test_two_connections_are_read_separately(self, service, point, look_ups):
-        point(service, "one")
-        point(service, "two")
-        await asyncio.gather(*(use(conn_id) for conn_id in ("one", "two") * 3))
-        assert look_ups.count == 2
-
-    async def test_if_the_first_read_fails_the_others_read_themselves(self, service, point, look_ups):
-        point(service)
-        look_ups.errors = [ConnectionError("no supervisor")]
-        outcomes = await asyncio.gather(*(use() for _ in range(4)), return_exceptions=True)
-        assert [isinstance(outcome, ConnectionError) for outcome in outcomes] == [True, False, False, False]
-        assert look_ups.count == 4
-
-    @pytest.mark.parametrize("steps", range(4))
-    async def test_if_the_first_read_is_cancelled_the_others_read_themselves(self, steps, service, point, look_ups):
-        point(service)
-        look_ups.go.clear()
-        first, *others = [asyncio.create_task(use()) for _ in range(3)]
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        first.cancel()
-        look_ups.go.set()
-        await asyncio.gather(*others)
-        with pytest.raises(asyncio.CancelledError):
-            await first

@@ -384,10 +384,17 @@ def test_a_short_pause_is_waited_for(service, connect):
     assert result["requests"] == 7
 
 
+@pytest.mark.promise("loads", "A load that pauses in the triggerer calls its function again, and sends the rest.")
 def test_a_long_pause_is_spent_in_the_triggerer(service, connect):
+    calls = []
+
+    def rows():
+        calls.append(1)
+        return many(10)
+
     service.answer("retry-after:3600", method="POST", skip=3, times=None)
     connect(retries=3, max_concurrency=2)
-    operator = render(AssistantLoadQAOperator(task_id="load", source=many(10), deferrable=True))
+    operator = render(AssistantLoadQAOperator(task_id="load", source=rows, deferrable=True))
     before = datetime.now(UTC)
     with pytest.raises(TaskDeferred) as caught:
         operator.execute(task_context("load"))
@@ -398,7 +405,7 @@ def test_a_long_pause_is_spent_in_the_triggerer(service, connect):
     service.behave(rules=[])
     posts = service.posts()
     assert counts(operator.execute_complete(task_context("load"), {})) == {"unchanged": 3, "created": 7}
-    assert service.posts() == posts + 7
+    assert (service.posts(), len(calls)) == (posts + 7, 2)
     assert len(service.documents()) == 10
 
 

@@ -1,4 +1,4 @@
-"""Tasks refuse a ledger that their workers do not share, and use that of their tenant or team."""
+"""Tasks refuse a ledger that their workers do not share, and use that of the configuration."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import sqlite3
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from airflow.providers.common.compat.sdk import AirflowNotFoundException, TaskDeferred
+from airflow.providers.common.compat.sdk import TaskDeferred
 from airflow.sdk import DAG
 
-from airflow_provider_assistant.exceptions import AssistantLedgerError
+from airflow_provider_assistant.exceptions import AssistantLedgerPermanentError
 from airflow_provider_assistant.operators.chat import AssistantChatOperator
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import (
@@ -28,7 +28,6 @@ from airflow_provider_assistant.transfers.ledger_to_parquet import (
 )
 from tests.live.clients import local_request
 from tests.task_runs.context import task_context
-from tests.task_runs.finals import is_final
 
 EXECUTOR = "AIRFLOW__CORE__EXECUTOR"
 CONN_ID, SHARED = "AIRFLOW__ASSISTANT__LEDGER_CONN_ID", "AIRFLOW__ASSISTANT__LEDGER_FILE_IS_SHARED"
@@ -98,22 +97,6 @@ def execute(kind, **arguments):
         return deferred.trigger
 
 
-@pytest.fixture
-def ledgers(tmp_path, monkeypatch):
-    """Connections to three ledgers."""
-    for name in ("by_task", "by_team", "by_config"):
-        monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", f"sqlite:///{tmp_path}/{name}.db")
-
-    def counted(table):
-        found = {}
-        for path in tmp_path.glob("by_*.db"):
-            with sqlite3.connect(path) as raw:
-                found[path.stem] = raw.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
-        return {name: count for name, count in found.items() if count}
-
-    return counted
-
-
 # -- the guard -------------------------------------------------------------------------------------
 
 
@@ -122,18 +105,10 @@ def ledgers(tmp_path, monkeypatch):
 def test_no_request_is_sent_with_a_ledger_per_machine(name, service, connection, cluster, task):
     kind, arguments = task(name)
     before = service.seen()
-    with pytest.raises(AssistantLedgerError, match="CeleryExecutor", check=is_final) as caught:
+    with pytest.raises(AssistantLedgerPermanentError, match="CeleryExecutor") as caught:
         execute(kind, **arguments)
     assert "LEDGER_CONN_ID" in caught.value.todo
     assert service.seen() == before
-
-
-@pytest.mark.parametrize("name", ["submit", "chat", "rate"])
-def test_a_task_without_the_ledger_runs_anywhere(name, service, connection, cluster, task):
-    kind, arguments = task(name)
-    before = service.posts()
-    execute(kind, ledger=False, **arguments)
-    assert service.posts() > before
 
 
 @pytest.mark.parametrize("name", ["qa", "export of loads"])
@@ -144,70 +119,39 @@ def test_a_file_that_is_shared_is_used(name, service, connection, cluster, task,
     assert (ledger_home / "assistant_ledger.db").is_file()
 
 
-# -- one ledger per tenant or team -----------------------------------------------------------------
-
-
 RECORDING = ("qa", "files", "batch", "deferrable batch", "submit", "chat", "rate", "rate many")
 
 
-@pytest.mark.promise("ledger", "The ledger is that of the task, else of its connection, else of the configuration.")
-@pytest.mark.parametrize(
-    "where", [("by_task", "by_team", "by_config"), (None, "by_team", "by_config"), (None, None, "by_config")], ids=str
-)
+@pytest.mark.promise("ledger", "All tasks record in the ledger of the configuration, and the exports read it.")
 @pytest.mark.parametrize("name", RECORDING)
-def test_the_task_wins_over_the_connection_and_that_over_the_configuration(
-    name, where, service, connect, ledgers, task, monkeypatch, ledger_home
+def test_all_tasks_use_the_ledger_of_the_configuration(
+    name, service, connection, task, tmp_path, monkeypatch, ledger_home
 ):
-    by_task, by_team, by_config = where
-    if name in {"qa", "files", "batch", "deferrable batch"}:
-        # A load and a batch have no parameter for it.
-        by_task = None
-    connect(ledger_conn_id=by_team or "")
-    monkeypatch.setenv(CONN_ID, by_config)
+    monkeypatch.setenv("AIRFLOW_CONN_SHARED", f"sqlite:///{tmp_path}/shared.db")
+    monkeypatch.setenv(CONN_ID, "shared")
     kind, arguments = task(name)
-    execute(kind, **({"ledger_conn_id": by_task} if by_task else {}), **arguments)
-    assert ledgers("assistant_attempts") == {by_task or by_team or by_config: 1}
+    execute(kind, **arguments)
+    with sqlite3.connect(tmp_path / "shared.db") as raw:
+        assert raw.execute("SELECT count(*) FROM assistant_attempts").fetchone() == (1,)
+    kind, arguments = task("export of loads")
+    assert execute(kind, **arguments)["rows"] == (name in {"qa", "files"})
     assert not (ledger_home / "assistant_ledger.db").exists()
 
 
 @pytest.mark.parametrize("name", ["submit", "export of loads"])
-def test_an_error_names_where_the_connection_comes_from(name, service, connect, task):
+def test_an_error_names_where_the_connection_comes_from(name, service, connection, task, monkeypatch):
+    monkeypatch.setenv(CONN_ID, "gone")
     kind, arguments = task(name)
-    given = {
-        "the task's ledger_conn_id": ({}, {"ledger_conn_id": "gone"}),
-        "the extra of connection 'tenant_b'": ({"ledger_conn_id": "gone"}, {}),
-    }
-    for origin, (extra, argument) in given.items():
-        connect(conn_id="tenant_b", **extra)
-        before = service.seen()
-        with pytest.raises(
-            AssistantLedgerError, match=f"connection 'gone', from {origin}: it does not exist", check=is_final
-        ):
-            execute(kind, assistant_conn_id="tenant_b", **argument, **arguments)
-        assert service.seen() == before
+    before = service.seen()
+    with pytest.raises(AssistantLedgerPermanentError, match=r"'gone', from \[assistant\] ledger_conn_id: it does not"):
+        execute(kind, **arguments)
+    assert service.seen() == before
 
 
 # -- exports ---------------------------------------------------------------------------------------
-
-
-def test_an_export_reads_the_ledger_of_the_loads(service, connect, ledgers, task, ledger_home):
-    connect(ledger_conn_id="by_team")
-    kind, arguments = task("qa")
-    execute(kind, **arguments)
-    kind, arguments = task("export of loads")
-    assert execute(kind, **arguments)["rows"] == 1
-    assert not (ledger_home / "assistant_ledger.db").exists()
 
 
 def test_an_export_of_all_sites_needs_no_connection(ledger_home, task):
     kind, arguments = task("export of ratings")
     execute(kind, **arguments)
     assert (ledger_home / "assistant_ledger.db").is_file()
-
-
-def test_an_export_needs_the_connection_that_it_names(ledger_home, task):
-    """The connection may name another ledger."""
-    kind, arguments = task("export of ratings")
-    with pytest.raises(AirflowNotFoundException):
-        execute(kind, assistant_conn_id="tenant_b", **arguments)
-    assert not (ledger_home / "assistant_ledger.db").exists()

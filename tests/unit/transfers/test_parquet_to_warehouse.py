@@ -85,7 +85,7 @@ def test_another_schema(load, database):
         ({}, "set either database.*or conn_id"),
         ({"database": "a", "conn_id": "b"}, "set either database.*or conn_id"),
         ({"database": "a", "days": 2}, "days needs date"),
-        ({"database": "a", "days": 0}, "days must be a whole number, at least 1"),
+        ({"database": "a", "days": 0}, "days must be a whole number from 1"),
         ({"database": "a", "schema": 'x"; DROP'}, "schema must be a plain SQL name"),
     ],
 )

@@ -6,7 +6,7 @@ import importlib
 
 import pytest
 
-from airflow_provider_assistant import __version__, decorators
+from airflow_provider_assistant import __version__
 from airflow_provider_assistant.operators import chat_batch, documents, evaluation, feedback_batch
 from airflow_provider_assistant.transfers import (
     ledger_to_parquet,
@@ -44,7 +44,7 @@ def test_pages_are_registered_as_airflow_accepts_them():
 
 
 def test_the_tab_is_for_every_operator_that_has_something_to_show():
-    modules = (chat_batch, documents, evaluation, feedback_batch, decorators)
+    modules = (chat_batch, documents, evaluation, feedback_batch)
     modules += (
         ledger_to_parquet,
         limits_to_parquet,
@@ -59,5 +59,5 @@ def test_the_tab_is_for_every_operator_that_has_something_to_show():
         for name, found in vars(module).items()
         if isinstance(found, type) and found.__module__ == module.__name__ and name.endswith("Operator")
     }
-    # Bases of the others.
-    assert concrete - {"AssistantLoadRowsOperator", "_SourceOperator"} == set(plugin.KINDS)
+    # The base of others.
+    assert concrete - {"AssistantLoadRowsOperator"} == set(plugin.KINDS)

@@ -193,15 +193,6 @@ def test_the_page_of_a_mapped_task_says_so(connection, run_stored, admin):
     assert (second["is_mapped_summary"], second["tries"][0]["counts"]["created"]) == (False, 2)
 
 
-def test_the_ledger_of_the_connection_is_read(connect, run_stored, admin, ledger_home, monkeypatch):
-    monkeypatch.setenv("AIRFLOW_CONN_OWN_LEDGER", f"sqlite:///{ledger_home}/own.db")
-    connect(ledger_conn_id="own_ledger")
-    run = run_stored(AssistantLoadQAOperator, source=ROWS, key_columns="question")
-    found = admin.get(place(run)).json()
-    # The page settles entries of the ledger of Airflow's configuration only.
-    assert (len(found["tries"]), found["may_settle"]) == (1, False)
-
-
 def test_a_histogram_counts_every_value():
     assert findings.histogram([]) == []
     bins = findings.histogram([0.0, 0.5, 1.0, 1.0])

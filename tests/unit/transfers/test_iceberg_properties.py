@@ -7,8 +7,8 @@ import json
 import pytest
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.hooks import iceberg
-from airflow_provider_assistant.hooks.iceberg import iceberg_properties
+from airflow_provider_assistant.transfers import iceberg_properties as iceberg
+from airflow_provider_assistant.transfers.iceberg_properties import iceberg_properties
 
 HOST = "https://catalog.example.com/ws/v1"
 
