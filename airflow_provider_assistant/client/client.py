@@ -9,7 +9,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import replace
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, NoReturn, Protocol, Self, TypeVar
 
 from airflow_provider_assistant.api import errors
 from airflow_provider_assistant.api.call import Call, CallInfo, Response, TransportFailure
@@ -166,14 +166,14 @@ class AssistantClient:
                     outcome = await self._exchange(io, call, attempts, started, is_repeat=is_repeat)
             except AssistantError as unsent:
                 # The throttle refused it, or its file cannot be read.
-                raise _failed(call, attempts, unsent, retryable=retry_ambiguous is not False) from unsent
+                _fail(call, attempts, unsent, retryable=retry_ambiguous is not False)
             if not isinstance(outcome, AssistantError):
                 return outcome
             attempts.failed(outcome)
             try:
                 pause = retries.pause_after(outcome)
             except AssistantError as last:
-                raise _failed(call, attempts, last, retryable=retry_ambiguous is not False) from last
+                _fail(call, attempts, last, retryable=retry_ambiguous is not False)
             if logs_retries and self.throttle.tries:
                 self.throttle.report(pause)
             elif logs_retries:
@@ -230,7 +230,7 @@ class AssistantClient:
             is_overload = isinstance(outcome, Response) and throttle.silence < DEFAULT_PAUSE_SECONDS
             if self.settings.retry.attempts > 1 and (is_overload or error.retry_after):
                 throttle.hold(error.retry_after or 0.0)
-        elif isinstance(error, AssistantGatewayError | AssistantResponseError):
+        elif isinstance(error, AssistantGatewayError) or isinstance(outcome, TransportFailure):
             throttle.doubted()
         else:
             throttle.answered(is_proof=not isinstance(error, AssistantAuthenticationError))
@@ -313,11 +313,13 @@ class _Awaiting:
         await self._asleep(seconds)
 
 
-def _failed(call: Call[Any], attempts: Attempts, error: AssistantError, *, retryable: bool) -> AssistantError:
-    """Return the error of a call that is not sent again."""
+def _fail(call: Call[Any], attempts: Attempts, error: AssistantError, *, retryable: bool) -> NoReturn:
+    """Raise the error of a call that is not sent again; an ambiguous one if it may have been carried out."""
     # A reply that cannot be read says itself what may have happened.
     is_settled = isinstance(error, AssistantResponseError) and retryable
-    return ambiguous(call, attempts, error, retryable=retryable) if attempts.maybe_done and not is_settled else error
+    if attempts.maybe_done and not is_settled:
+        raise ambiguous(call, attempts, error, retryable=retryable) from error
+    raise error
 
 
 def _run_blocking(work: Coroutine[Any, Any, T]) -> T:
