@@ -60,6 +60,8 @@ def header(query):
          ["1", "2"], ["", "page=2"]),
         ([{"documents": items(1), "has_more": True}, {"documents": items(2), "has_more": False}],
          ["1", "2"], ["", "page=2"]),
+        ([{"documents": items(1), "page": 0, "total_pages": 2}, {"documents": items(2), "page": 1, "total_pages": 2}],
+         ["1", "2"], ["", "page=1"]),
         # Cursors. A list without more pages is complete, whatever its cursor.
         ([{"documents": items(1), "next_cursor": "a="}, {"documents": items(2), "next_cursor": None}],
          ["1", "2"], ["", "cursor=a%3D"]),
