@@ -145,8 +145,8 @@ class DocumentSite(LocalServer):
             "deactivate": names.deactivate,
             "delete": names.delete,
             "status_field": names.status,
-            "active_words": [names.active],
-            "draft_words": [names.draft],
+            "active": names.active,
+            "inactive": names.draft,
             "processing_words": [names.processing],
         }
 

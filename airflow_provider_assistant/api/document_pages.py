@@ -8,7 +8,14 @@ from typing import Any
 from airflow_provider_assistant.api.call import Call, CallInfo
 from airflow_provider_assistant.api.document_routes import DocumentRoutes, route_of
 from airflow_provider_assistant.api.endpoints import segment, with_query
-from airflow_provider_assistant.api.read_pages import LAST_PAGE_FIELDS, TOTAL_FIELDS, next_query, number_of, says_more
+from airflow_provider_assistant.api.read_pages import (
+    LAST_PAGE_FIELDS,
+    NUMBER_FIELDS,
+    TOTAL_FIELDS,
+    next_query,
+    number_of,
+    says_more,
+)
 from airflow_provider_assistant.api.site_documents import DocumentPage, SiteDocument, document_page, fields_of
 from airflow_provider_assistant.exceptions import (
     AssistantBadRequestError,
@@ -77,7 +84,9 @@ class DocumentPages:
 
     def _next_query(self, page: DocumentPage) -> dict[str, str] | None:
         """Return the query of the next page; None if this is the last one."""
-        following = {"page": str(self._pages + 1)}
+        number = number_of(page.raw, NUMBER_FIELDS)
+        # Some services count pages from 0.
+        following = {"page": str((self._pages if number is None else number) + 1)}
         query = next_query(page, {})
         more = says_more(page.raw)
         last_page = number_of(page.raw, LAST_PAGE_FIELDS)

@@ -87,10 +87,10 @@ class DocumentRoutes(BaseModel):
         otherwise POST.
     :param status_field: Field with the status of a document, in replies and in requests. Default: ``status`` in
         requests, and the usual names in replies.
-    :param active_words: Further status words of a document that is in use. The first is sent to activate. Default:
-        ``active`` is sent.
-    :param draft_words: Further status words of a document that is not in use. The first is sent to deactivate.
-        Default: ``draft`` is sent.
+    :param active: Status that is sent to activate documents.
+    :param inactive: Status that is sent to deactivate documents.
+    :param active_words: Further status words of a document that is in use.
+    :param draft_words: Further status words of a document that is not in use.
     :param processing_words: Further status words of a document that is not ready yet.
     :param failed_words: Further status words of a document that cannot be used.
     """
@@ -102,6 +102,8 @@ class DocumentRoutes(BaseModel):
     deactivate: _Route | None = f"{DOCUMENTS}/bulk-status"
     delete: _Route | None = f"{DOCUMENTS}/bulk-delete"
     status_field: str | None = None
+    active: str | bool = "active"
+    inactive: str | bool = "draft"
     active_words: _Words = ()
     draft_words: _Words = ()
     processing_words: _Words = ()
@@ -110,15 +112,9 @@ class DocumentRoutes(BaseModel):
     @cached_property
     def words(self) -> DocumentWords:
         """The status words of documents: those known, and those of the connection."""
+        words = DEFAULT_WORDS.extended(active=[str(self.active)], draft=[str(self.inactive)])
         names = ("active", "draft", "processing", "failed")
-        return DEFAULT_WORDS.extended(**{name: getattr(self, f"{name}_words") for name in names})
-
-    def status_of(self, change: Change) -> dict[str, str]:
-        """Return the field of a request that changes the status; none for a deletion."""
-        if change == "delete":
-            return {}
-        words = (*self.active_words, "active") if change == "activate" else (*self.draft_words, "draft")
-        return {self.status_field or "status": words[0]}
+        return words.extended(**{name: getattr(self, f"{name}_words") for name in names})
 
 
 def described(reply: CreatedDocument, routes: DocumentRoutes | None) -> CreatedDocument:
@@ -157,7 +153,9 @@ def change_documents(site_id: str, routes: DocumentRoutes, change: Change, ids: 
     if not 1 <= len(ids) <= route.batch_size:
         raise ValueError(f"{counted(len(ids), 'document')} in a request of 1 to {route.batch_size}")
     path = route.path.replace("{site_id}", segment("site_id", site_id))
-    body: dict[str, Any] = routes.status_of(change)
+    body: dict[str, Any] = {}
+    if change != "delete":
+        body[routes.status_field or "status"] = routes.active if change == "activate" else routes.inactive
     if route.is_single:
         path = path.replace("{document_id}", segment("document_id", ids[0]))
     else:

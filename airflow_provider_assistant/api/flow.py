@@ -414,9 +414,7 @@ def _status_of_error(reply: object) -> int | None:
     if not isinstance(reply, ApiReply):
         return None
     reported = reported_error(reply.raw)
-    if reported is None:
-        return None
-    if reply.has_sure_result if reported.is_explicit else reply.has_result:
+    if reported is None or reply.has_result:
         return None
     if reported.status is None:
         raise AssistantResponseError(

@@ -25,23 +25,15 @@ class RatingReply(ApiReply):
         the rating, and further ones without the time. A reply of another shape is taken for an accepted rating.
         """
         is_rating = find(self.raw, "feedback") and find_request_id(self.raw)
-        return bool(is_rating) and self.has_result and not self._has_time
+        is_accepted = is_acknowledgement(find(self.raw, "status") or "")
+        fields = [field for json_object in layers(self.raw) for field in json_object.items()]
+        times = [value for name, value in fields if name.endswith("_at") or name in {"timestamp", "time", "date"}]
+        return bool(is_rating) and is_accepted and not any(times)
 
     @property
     def has_result(self) -> bool:
-        """Whether the reply says that the rating was accepted; an error may repeat the rating."""
-        status = find(self.raw, "status")
-        return status is not None and is_acknowledgement(status)
-
-    @property
-    def has_sure_result(self) -> bool:
-        """Always False: no field of a reply that says that the call failed shows that the rating was accepted."""
+        """Always False: no field of a reply that reports an error shows that the rating was accepted."""
         return False
-
-    @property
-    def _has_time(self) -> bool:
-        fields = [field for json_object in layers(self.raw) for field in json_object.items()]
-        return any(value and (name.endswith("_at") or name in {"timestamp", "time", "date"}) for name, value in fields)
 
 
 def check_rating(word: str, *, field: str = "feedback") -> None:

@@ -25,6 +25,7 @@ CURSOR_FIELDS = {
     "starting_after": "starting_after",
 }
 PAGE_FIELDS = ("next_page", "nextPage")
+NUMBER_FIELDS = ("page", "current_page", "currentPage", "page_number", "pageNumber")
 MORE_FIELDS = ("has_more", "hasMore", "has_next", "hasNext")
 TOTAL_FIELDS = ("total", "total_count", "totalCount", "total_items", "totalItems", "total_documents")
 LAST_PAGE_FIELDS = ("total_pages", "totalPages", "page_count", "pageCount", "last_page", "pages")

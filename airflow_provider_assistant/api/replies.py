@@ -81,16 +81,11 @@ class ApiReply:
 
     @property
     def has_result(self) -> bool:
-        """Whether a reply with an error has a result nevertheless, so that the error is only a warning."""
+        """Whether a reply that reports an error has a result nevertheless, so that the error is only a warning."""
         if not isinstance(self.raw, dict):
             return False
         # A number such as that of ``"deleted": 0`` does not count as a result.
         return any(value and name not in ERROR_REPLY_FIELDS for name, value in self.raw.items())
-
-    @property
-    def has_sure_result(self) -> bool:
-        """Whether a reply that says that the call failed has a result nevertheless."""
-        return self.has_result
 
     def as_dict(self) -> dict[str, Any]:
         """Return the properties in SHOWN, and ``raw``, as plain JSON types for XCom; see :func:`xcom_value`."""
@@ -155,13 +150,9 @@ class ChatAnswer(ApiReply):
 
     @property
     def has_result(self) -> bool:
-        """Whether the reply has an answer."""
-        return self.text not in {None, reason_of(self.raw, CHAT_ENVELOPES)}
-
-    @property
-    def has_sure_result(self) -> bool:
-        """Whether the reply has an answer in a field that cannot hold the text of an error."""
-        return find_as(_text, self.raw, *ANSWER_FIELDS, envelopes=CHAT_ENVELOPES) is not None
+        """Whether the reply has an answer in a field that holds nothing else, and that does not repeat its error."""
+        answer = find_as(_text, self.raw, *ANSWER_FIELDS, envelopes=CHAT_ENVELOPES)
+        return answer not in {None, reason_of(self.raw, CHAT_ENVELOPES)}
 
     @property
     def confidence_level(self) -> str | None:
@@ -256,11 +247,6 @@ class ChatRequest(ApiReply):
     def has_result(self) -> bool:
         """Whether the reply has a status of the chat request, and not only an error of the poll."""
         return _status(self.status) is not None
-
-    @property
-    def has_sure_result(self) -> bool:
-        """Whether the reply has a final status of the chat request."""
-        return self.has_result and self.state != "pending"
 
     @property
     def text(self) -> str | None:

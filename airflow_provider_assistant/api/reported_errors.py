@@ -54,12 +54,9 @@ class ReportedError:
     A failure that the body of a success reports.
 
     :param status: HTTP status that it means; None if it has no reason.
-    :param is_explicit: Whether the body states that the call failed, such as by ``"success": false``. If not, it only
-        has an error field, which may be a warning.
     """
 
     status: int | None
-    is_explicit: bool
 
 
 def reported_error(raw: Any) -> ReportedError | None:
@@ -69,15 +66,13 @@ def reported_error(raw: Any) -> ReportedError | None:
     The caller has to check whether the reply has a result nevertheless.
     """
     objects = layers(raw, ENVELOPES)
-    has_error = any(map(_has_error, objects))
-    is_explicit = any(map(_is_failure, objects))
     items = raw if isinstance(raw, list) else find_as(_list, raw, *_LISTS, envelopes=ENVELOPES)
     failures = [reported_error(item) if isinstance(item, dict) else None for item in items or ()]
     if failures and all(failures):
         return failures[0]
-    if not has_error and not is_explicit:
-        return None
-    return ReportedError(_meant_status(raw, objects), is_explicit)
+    if any(_has_error(json_object) or _is_failure(json_object) for json_object in objects):
+        return ReportedError(_meant_status(raw, objects))
+    return None
 
 
 def _list(value: Any) -> list[Any] | None:

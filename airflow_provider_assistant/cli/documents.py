@@ -62,7 +62,7 @@ def check(out: Console, args: argparse.Namespace) -> int:
     out.line(f"{hook.location()}: {counted(len(documents), 'document')}", GOOD if passed else WARNING)
     out.table(("state", "documents"), sorted(states.items()))
     if missing:
-        out.note(f"The list shows no {', no '.join(missing)}. If it does, name the fields in manage_documents.")
+        out.note(f"The list shows no {', no '.join(missing)}. status_field in manage_documents names the status.")
     for word, count in unknown_words.most_common():
         out.note(
             f"{count} have the status {word!r}, whose meaning is not known: add it to the words in manage_documents."

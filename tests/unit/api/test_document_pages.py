@@ -60,6 +60,8 @@ def header(query):
          ["1", "2"], ["", "page=2"]),
         ([{"documents": items(1), "has_more": True}, {"documents": items(2), "has_more": False}],
          ["1", "2"], ["", "page=2"]),
+        ([{"documents": items(1), "page": 0, "total_pages": 2}, {"documents": items(2), "page": 1, "total_pages": 2}],
+         ["1", "2"], ["", "page=1"]),
         # Cursors. A list without more pages is complete, whatever its cursor.
         ([{"documents": items(1), "next_cursor": "a="}, {"documents": items(2), "next_cursor": None}],
          ["1", "2"], ["", "cursor=a%3D"]),
@@ -103,7 +105,7 @@ def test_an_error_of_a_page_is_raised():
 
 def test_the_fields_of_a_document():
     record = {"documentId": 7, "name": "a.pdf", "created_at": "2026-11-01T10:00:00", "site": {"id": "docs"}}
-    pages = DocumentPages("docs", DocumentRoutes(status_field="phase", active_words=["Live!"]))
+    pages = DocumentPages("docs", DocumentRoutes(status_field="phase", active="Live!"))
     page = pages.call.parse({"documents": [record, {"id": "d", "attributes": {"title": "T", "phase": "LIVE!"}}]}, None)
     first, second = page.documents
     assert (first.document_id, first.title, first.is_in_use) == ("7", "a.pdf", None)
@@ -141,8 +143,10 @@ def test_a_status_is_exactly_active_or_inactive(word, monkeypatch):
         ({}, "activate", ("PATCH", "bulk-status", {"document_ids": ["a/b"], "status": "active"})),
         ({}, "deactivate", ("PATCH", "bulk-status", {"document_ids": ["a/b"], "status": "draft"})),
         ({}, "delete", ("POST", "bulk-delete", {"document_ids": ["a/b"]})),
-        ({"status_field": "phase", "draft_words": "off, hidden"}, "deactivate",
+        ({"status_field": "phase", "inactive": "off", "draft_words": "hidden"}, "deactivate",
          ("PATCH", "bulk-status", {"document_ids": ["a/b"], "phase": "off"})),
+        ({"status_field": "is_active", "active": True}, "activate",
+         ("PATCH", "bulk-status", {"document_ids": ["a/b"], "is_active": True})),
         ({"delete": "/m2m/sites/{site_id}/documents/{document_id}"}, "delete", ("DELETE", "a%2Fb", None)),
         ({"activate": "POST /m2m/sites/{site_id}/documents/{document_id}/on"}, "activate",
          ("POST", "a%2Fb/on", {"status": "active"})),

@@ -23,7 +23,7 @@ from tests.unit.cli.conftest import rows
         "ledger list --state unresolved",
         "read limits --tenant KEY",
         "read statistics",
-        "read sessions --param KEY=KEY",
+        "read /m2m/sites/acme-docs/sessions --param KEY=KEY",
     ],
 )
 def test_the_key_is_in_no_output(cli, canary, service, tmp_path, command, monkeypatch):

@@ -112,23 +112,14 @@ def test_a_failed_document_ends_the_wait_at_once(mode, connected, load, sense):
     assert "'d00002' (failed)" in str(run.error)
 
 
-def test_a_document_that_the_list_does_not_show_is_waited_for(connected, sense):
-    with DocumentSite() as site:
-        connected(site)
-        site.store("T", "C")
-        run = sense(document_ids=["d00001", "gone", "d00001"], timeout=0.02)
-    assert "1 of 2 documents in use, 1 not listed: 'gone' (not listed)" in str(run.error)
-
-
 def test_a_message_names_few_of_many(connected, sense):
     with DocumentSite(draft=True) as site:
         connected(site)
         ids = [site.store(f"T {number}", "C").id for number in range(NAMED + 5)]
-        run = sense(document_ids=ids, timeout=0.02)
-    message = str(run.error)
-    assert f"0 of {NAMED + 5} documents in use, {NAMED + 5} draft" in message
-    assert [name for name in ids if repr(name) in message] == ids[:NAMED]
-    assert "and 5 more" in message
+        message = str(sense(document_ids=["gone", *ids, "gone"], timeout=0.02).error)
+    assert f"0 of {NAMED + 6} documents in use, {NAMED + 5} draft, 1 not listed: 'gone' (not listed)" in message
+    assert [name for name in ids if repr(name) in message] == ids[: NAMED - 1]
+    assert "and 6 more" in message
 
 
 @modes
@@ -161,15 +152,6 @@ def test_a_missing_list_fails_at_once(status, connected, sense):
     assert f"{status} " in str(run.error)
 
 
-def test_a_connection_that_does_not_manage_documents(connected, sense):
-    with DocumentSite() as site:
-        connected(site, manage_documents=None)
-        run = sense(document_ids=["d00001"])
-        assert not site.requests
-    assert isinstance(run.error, AssistantInputError)
-    assert "manage_documents" in str(run.error)
-
-
 def test_a_list_without_a_status_is_an_error(connected, sense):
     with DocumentSite(Names(status="zustand")) as site:
         connected(site, manage_documents=True)
@@ -179,25 +161,17 @@ def test_a_list_without_a_status_is_an_error(connected, sense):
     assert "status_field" in str(run.error)
 
 
-def test_only_documents_of_the_source_count(connected, load, sense):
-    with DocumentSite() as site:
-        connected(site)
-        load(2)
-        load(3, first=2, source_name="others")
-        for name in ("d00003", "d00004", "d00005"):
-            site.documents[name].active = False
-        assert sense(source_name="pages").xcom()["documents"] == 2
-        assert "2 of 5 documents in use" in str(sense(timeout=0.02).error)
-
-
-def test_documents_of_rows_that_changed_or_are_gone_do_not_count(connected, load, sense):
+def test_only_documents_of_the_source_and_of_its_rows_count(connected, load, sense):
     with DocumentSite() as site:
         connected(site)
         load(2, on_missing="ignore")
         load(1, first=1)
+        load(3, first=2, source_name="others")
         # The document of row 0 is stale: nobody waits for it.
-        site.documents["d00001"].active = False
+        for name in ("d00001", "d00003", "d00004", "d00005"):
+            site.documents[name].active = False
         assert sense(source_name="pages").xcom()["documents"] == 1
+        assert "1 of 4 documents in use" in str(sense(timeout=0.02).error)
 
 
 @pytest.mark.parametrize("options", [{}, {"source_name": "unknown"}])
@@ -230,11 +204,6 @@ def test_no_documents_are_ready_at_once(connected, sense):
         run = sense(document_ids=[])
         assert not site.requests
     assert run.xcom() == {"site_id": "help", "documents": 0}
-
-
-def test_the_parameters_exclude_each_other():
-    with pytest.raises(AssistantInputError, match="exclude each other"):
-        AssistantDocumentsReadySensor(task_id="wait", source_name="pages", document_ids=["d1"])
 
 
 def test_a_deferred_sensor_looks_a_last_time_at_its_timeout(connected):
