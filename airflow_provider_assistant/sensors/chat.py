@@ -204,7 +204,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         trigger = AssistantChatRequestTrigger(
             **rendered,
             since=self._request.submitted_at,
-            deadline=now + self.timeout,
+            deadline=self._request.submitted_at + self.timeout,
             poll_interval=self.poke_interval,
             longest_interval=longest_interval,
             polls=self._schedule.polls,

@@ -154,7 +154,8 @@ def thousand(service: Service, count: int, spread: float, interval: float, clien
             assistant_conn_id="assistant_default",
             site_id="bench",
             request_id=request_id(number),
-            since=now,
+            # Their tasks were deferred one after the other, within an interval.
+            since=now - interval * number / count,
             deadline=now + TIMEOUT,
             poll_interval=interval,
         )
