@@ -109,7 +109,6 @@ class Response:
         None, the body is complete.
     :param sent_status: HTTP status of a response whose body says that the call failed; ``status`` is the one that the
         body means. Default: None, ``status`` is the HTTP status.
-    :param key_note: Of a 401, what reading the connection again has shown, in a sentence. Default: empty.
     """
 
     status: int
@@ -117,7 +116,6 @@ class Response:
     body: bytes
     defect: str | None = None
     sent_status: int | None = None
-    key_note: str = ""
 
     @property
     def is_success(self) -> bool:

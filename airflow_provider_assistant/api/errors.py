@@ -207,7 +207,7 @@ def from_response(call: Call[Any], response: Response, now: float) -> AssistantA
     if gateway and not _may_pass_later(response.status):
         todo = _todo_of_gateway(call, response.status, gateway)
         return AssistantGatewayError(happened, todo=todo, concerns_all=gateway.concerns_all, **fields)
-    return row.error(happened, todo=f"{response.key_note} {row.todo}".strip(), **fields)
+    return row.error(happened, todo=row.todo, **fields)
 
 
 def _may_pass_later(status: int) -> bool:

@@ -8,7 +8,6 @@ import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
-from urllib.parse import quote
 
 from rich import box
 from rich.console import Console as RichConsole
@@ -16,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
-from airflow_provider_assistant.client.redaction import REDACTED, is_recognisable
+from airflow_provider_assistant.client.redaction import Redactor
 from airflow_provider_assistant.texts import escaped
 
 # Length limit of an error, in characters. Errors may contain ids of any length.
@@ -52,12 +51,7 @@ class Console:
 
         A key that looks like an ordinary word is not replaced, because that would change unrelated output.
         """
-        secret = (secret or "").strip()
-        if is_recognisable(secret):
-            # Without the quotes around it.
-            escaped_in_json = json.dumps(secret)[1:-1]
-            escaped_in_url = quote(secret, safe="")
-            self._secrets |= {secret, escaped_in_json, escaped_in_url}
+        self._secrets.add((secret or "").strip())
 
     def clean(self, text: str, *, lines: bool = True) -> str:
         """
@@ -69,10 +63,7 @@ class Console:
         return escaped(self._redacted(text), kept)
 
     def _redacted(self, text: str) -> str:
-        # Longest first: a secret may contain another one.
-        for secret in sorted(self._secrets, key=len, reverse=True):
-            text = text.replace(secret, REDACTED)
-        return text
+        return Redactor(*self._secrets).text(text)
 
     def line(self, text: str, style: str = "") -> None:
         """Write a line of text. Does nothing with JSON output."""

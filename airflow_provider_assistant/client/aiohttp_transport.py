@@ -10,41 +10,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import re
 import ssl
+from collections.abc import AsyncIterator
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
-from airflow_provider_assistant.client.http_common import (
+from airflow_provider_assistant.client.connection_errors import HEAD_TOO_LARGE, MAX_HEAD_BYTES, failure
+from airflow_provider_assistant.client.network import Proxy, proxy_for, tls_context_of
+from airflow_provider_assistant.client.settings import ClientSettings
+from airflow_provider_assistant.client.transport import (
     COMMON_HEADERS,
     KEEPALIVE_SECONDS,
+    AsyncTransport,
+    BoundedBody,
+    UploadForm,
     connect_timeout,
-    failure,
-    open_upload,
-    refused_by_proxy,
-    request_arguments,
 )
-from airflow_provider_assistant.client.proxies import Proxy, proxy_for
-from airflow_provider_assistant.client.response_head import MAX_HEAD_BYTES, HeadReader, HeadTooLargeError
-from airflow_provider_assistant.client.response_limits import BoundedBody
-from airflow_provider_assistant.client.settings import ClientSettings
-from airflow_provider_assistant.client.tls import client_tls_context, renew_client_certificate
-from airflow_provider_assistant.client.transport import AsyncTransport
 from airflow_provider_assistant.exceptions import AssistantInputError
 
 if TYPE_CHECKING:
     import aiohttp
-
-
-@dataclass(slots=True)
-class _Pool:
-    """Open connections; uploads share them, but have a session whose trace restarts the response timeout."""
-
-    slots: asyncio.Semaphore
-    session: aiohttp.ClientSession
-    upload_session: aiohttp.ClientSession
 
 
 @dataclass(slots=True)
@@ -54,12 +43,12 @@ class _Attempt:
 
     :param clock: The timeout: first of the connection, then of the response.
     :param seconds: Response timeout.
-    :param sent: Whether the connection stands, so that the service may have received the request.
+    :param is_sent: Whether the connection stands, so that the service may have received the request.
     """
 
     clock: asyncio.Timeout
     seconds: float
-    sent: bool = False
+    is_sent: bool = False
 
     def restart_clock(self) -> None:
         # If the service answers before it has read the whole upload, the timeout has already ended.
@@ -67,87 +56,69 @@ class _Attempt:
             self.clock.reschedule(asyncio.get_running_loop().time() + self.seconds)
 
 
-# None while the request waits for a slot of the pool.
-_attempt: ContextVar[_Attempt | None] = ContextVar("attempt", default=None)
+_attempt: ContextVar[_Attempt] = ContextVar("attempt")
 
 
 class AiohttpTransport(AsyncTransport):
-    """
-    Send requests with aiohttp. Use it in one event loop at a time, and close it before using it in another.
-
-    :param settings: Settings of the client.
-    """
+    """Send requests with aiohttp. Use it in one event loop at a time, and close it before using it in another."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
-        self._open_pool: _Pool | None = None
+        # The open connections, and as many slots.
+        self._pool: tuple[aiohttp.ClientSession, asyncio.Semaphore] | None = None
 
     async def exchange(self, call: Call[Any]) -> Response | TransportFailure:
-        """Send a call once, see :meth:`.AsyncTransport.exchange`."""
+        """Send a call once, see :meth:`.Transport.exchange`."""
         import aiohttp
 
         settings = self._settings
-        attempt: _Attempt | None = None
-        _attempt.set(None)
+        session, slots = self._pool = self._pool or self._opened()
+        attempt = None
         try:
-            with open_upload(call) as file:
-                pool = self._pool()
-                # Waiting for a slot of the pool does not count.
-                async with pool.slots, asyncio.timeout(connect_timeout(settings)) as clock:
-                    attempt = _Attempt(clock, settings.timeout_of(call))
-                    _attempt.set(attempt)
-                    session = pool.upload_session if file else pool.session
-                    options = self._request_arguments(call, file)
+            # Waiting for a slot does not count.
+            async with slots, asyncio.timeout(connect_timeout(settings)) as clock:
+                attempt = _Attempt(clock, settings.timeout_of(call))
+                _attempt.set(attempt)
+                with contextlib.ExitStack() as stack:
+                    options = self._options(call, attempt, stack)
                     url = settings.base_url + call.path
-                    async with session.request(call.method, url, **options) as answer:
-                        encoding = answer.headers.get("content-encoding", "")
-                        body = BoundedBody(settings.max_response_bytes, encoding)
+                    async with session.request(call.method, url, allow_redirects=False, **options) as answer:
+                        body = BoundedBody(settings.max_response_bytes, answer.headers.get("content-encoding", ""))
                         async for piece in answer.content.iter_any():
                             if not body.feed(piece):
                                 answer.close()
                                 break
-            response = body.response(answer.status, answer.headers)
         except (aiohttp.ClientError, TimeoutError) as error:
-            interruption = _interruption(error)
-            if interruption:
+            if interruption := _interruption(error):
                 raise interruption from None
-            is_tunnelled = settings.base_url.startswith("https:")
-            is_connected_to_proxy = not isinstance(error, aiohttp.ClientConnectorError)
-            connect_status = None
-            if isinstance(error, aiohttp.ClientHttpProxyError):
-                connect_status = error.status
-            renew_client_certificate(self._tls, settings)
             return failure(
+                error,
+                call,
                 settings,
                 self._proxy,
-                call,
-                error,
-                sent=attempt is not None and attempt.sent,
+                sent=attempt is not None and attempt.is_sent,
                 timed_out=isinstance(error, TimeoutError),
-                tunnel_failed=is_tunnelled and is_connected_to_proxy,
-                connect_status=connect_status,
+                connect_status=error.status if isinstance(error, aiohttp.ClientHttpProxyError) else None,
             )
-        return refused_by_proxy(settings, self._proxy, response) or response
+        content = body.end()
+        headers = {name.lower(): value for name, value in answer.headers.items()}
+        return Response(answer.status, headers, content, defect=body.defect)
 
-    def _request_arguments(self, call: Call[Any], file: BinaryIO | None) -> dict[str, Any]:
-        options = request_arguments(self._settings, call, file, "data")
-        options["allow_redirects"] = False
+    def _options(self, call: Call[Any], attempt: _Attempt, stack: contextlib.ExitStack) -> dict[str, Any]:
+        """Return headers, body and proxy of a request; the stack closes the file of an upload."""
+        headers = {"X-API-Key": self._settings.api_key}
+        options: dict[str, Any] = {"headers": headers, "json": call.json}
+        if call.upload:
+            form = UploadForm(stack.enter_context(call.upload.open()), call.upload)
+            headers.update(form.headers)
+            options["data"] = _pieces(form, attempt)
         if self._proxy:
             options["proxy"] = self._proxy.url
             options["proxy_headers"] = self._proxy.headers
             if self._settings.base_url.startswith("http:"):
                 # Without a tunnel, the proxy reads the request itself.
-                options["headers"] |= self._proxy.headers
+                headers.update(self._proxy.headers)
         return options
-
-    def has_sent(self) -> bool:
-        """Return whether the last request of this task had a connection, so that the service may have received it."""
-        attempt = _attempt.get()
-        return attempt is not None and attempt.sent
-
-    def use_key(self, api_key: str) -> None:
-        """Send another API key from now on."""
-        self._settings = replace(self._settings, api_key=api_key)
 
     def prepare(self) -> None:
         """Import aiohttp and read the certificates."""
@@ -157,12 +128,9 @@ class AiohttpTransport(AsyncTransport):
 
     async def close(self) -> None:
         """Close the connections."""
-        pool = self._open_pool
-        # A later request opens a new pool, also if closing this one fails.
-        self._open_pool = None
+        pool, self._pool = self._pool, None
         if pool:
-            await pool.upload_session.close()
-            await pool.session.close()
+            await pool[0].close()
 
     @cached_property
     def _proxy(self) -> Proxy | None:
@@ -170,102 +138,102 @@ class AiohttpTransport(AsyncTransport):
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
-        return client_tls_context(self._settings, self._proxy)
+        return tls_context_of(self._settings, self._proxy)
 
-    def _pool(self) -> _Pool:
-        if self._open_pool is None:
-            import aiohttp
-
-            class Connector(aiohttp.TCPConnector):
-                async def connect(self, *args: Any, **options: Any) -> Any:
-                    """Return a connection, whose tunnel and TLS stand, for the request of this task."""
-                    connection = await super().connect(*args, **options)
-                    if attempt := _attempt.get():
-                        attempt.sent = True
-                        attempt.restart_clock()
-                    return connection
-
-            max_concurrency = self._settings.max_concurrency
-            loop = asyncio.get_running_loop()
-            connector = Connector(
-                limit=max_concurrency,
-                keepalive_timeout=KEEPALIVE_SECONDS,
-                ssl=self._tls,
-            )
-            # aiohttp has no public way to say how a response is read.
-            connector._factory = functools.partial(_response_handler(), loop=loop)  # noqa: SLF001
-            session = self._session(connector=connector)
-            # Uploads have a separate session: tracing makes every request of a session about a tenth slower.
-            upload_session = self._session(
-                connector=connector,
-                connector_owner=False,
-                trace_configs=[_restarting_trace()],
-            )
-            self._open_pool = _Pool(
-                slots=asyncio.Semaphore(max_concurrency),
-                session=session,
-                upload_session=upload_session,
-            )
-        return self._open_pool
-
-    def _session(self, **options: Any) -> aiohttp.ClientSession:
+    def _opened(self) -> tuple[aiohttp.ClientSession, asyncio.Semaphore]:
         import aiohttp
 
-        return aiohttp.ClientSession(
+        connector_class, response_handler = _own_classes()
+        max_concurrency = self._settings.max_concurrency
+        connector = connector_class(limit=max_concurrency, keepalive_timeout=KEEPALIVE_SECONDS, ssl=self._tls)
+        # aiohttp has no public way to say how a response is read.
+        connector._factory = functools.partial(response_handler, loop=asyncio.get_running_loop())  # noqa: SLF001
+        session = aiohttp.ClientSession(
+            connector=connector,
             headers=COMMON_HEADERS,
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             # The clock of the attempt is the only timeout.
             timeout=aiohttp.ClientTimeout(),
-            # The size of the whole head is limited, see `_response_handler`.
-            max_line_size=2 * MAX_HEAD_BYTES,
-            max_field_size=2 * MAX_HEAD_BYTES,
+            # The response handler limits the size of all headers together.
+            max_line_size=MAX_HEAD_BYTES,
+            max_field_size=MAX_HEAD_BYTES,
             max_headers=MAX_HEAD_BYTES,
-            **options,
         )
+        return session, asyncio.Semaphore(max_concurrency)
+
+
+async def _pieces(form: UploadForm, attempt: _Attempt) -> AsyncIterator[bytes]:
+    """Read a file in a thread; the response timeout starts when its last piece is sent."""
+    pieces = iter(form)
+    while piece := await asyncio.to_thread(next, pieces, b""):
+        yield piece
+        attempt.restart_clock()
 
 
 @functools.cache
-def _response_handler() -> Any:
-    """Return the class that reads responses, with heads of the same size and form as httpx."""
+def _own_classes() -> tuple[Any, Any]:
+    """Return our connector and our response handler; importing aiohttp takes long."""
     import aiohttp
     from aiohttp.client_proto import ResponseHandler
 
+    class Connector(aiohttp.TCPConnector):
+        async def connect(self, *args: Any, **options: Any) -> Any:
+            """Return a connection, whose tunnel and TLS stand, for the request of this task."""
+            connection = await super().connect(*args, **options)
+            attempt = _attempt.get()
+            attempt.is_sent = True
+            attempt.restart_clock()
+            return connection
+
     class Handler(ResponseHandler):
+        """Limit the head of a response as httpx does, and read one that has the same Content-Length twice."""
+
         def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
             super().__init__(loop)
-            self._reader = HeadReader()
+            self._head: bytes | None = None
 
         def set_response_params(self, **params: Any) -> None:
             # Called before each request.
-            self._reader.start()
+            self._head = b""
             super().set_response_params(**params)
 
         def data_received(self, data: bytes) -> None:
-            try:
-                data = self._reader.feed(data)
-            except HeadTooLargeError as error:
-                self.set_exception(aiohttp.ClientPayloadError(str(error)))
+            if self._head is None:
+                super().data_received(data)
+                return
+            received = self._head + data
+            while interim := _INTERIM.match(received):
+                received = received[interim.end() :]
+            if not b"HTTP/".startswith(received[:5]) or _END_OF_HEAD.search(received):
+                self._head = None
+                super().data_received(_with_one_length(received))
+                return
+            self._head = received
+            if len(received) > MAX_HEAD_BYTES:
+                self.set_exception(aiohttp.ClientPayloadError(HEAD_TOO_LARGE))
                 if self.transport is not None:
                     self.transport.close()
-                return
-            if data:
-                super().data_received(data)
 
-    return Handler
+    return Connector, Handler
 
 
-def _restarting_trace() -> aiohttp.TraceConfig:
-    """Return a trace that restarts the response timeout with each part of an upload that is sent."""
-    import aiohttp
+# The response follows, such as after 100 Continue.
+_INTERIM = re.compile(rb"HTTP/\d\.\d 1\d\d\b.*?\r?\n\r?\n", re.DOTALL)
+_END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
+_LENGTH = re.compile(rb"^content-length[ \t]*:([^\r\n]*)\r?\n", re.IGNORECASE | re.MULTILINE)
 
-    async def restart(*_: Any) -> None:
-        if attempt := _attempt.get():
-            attempt.restart_clock()
 
-    config = aiohttp.TraceConfig()
-    config.on_request_chunk_sent.append(restart)
-    return config
+def _with_one_length(data: bytes) -> bytes:
+    """Return the beginning of a response with one Content-Length, if it has equal ones."""
+    end = _END_OF_HEAD.search(data)
+    size = end.end() if end else 0
+    head, rest = data[:size], data[size:]
+    lengths = b",".join(_LENGTH.findall(head)).split(b",")
+    if len(lengths) == 1 or len({length.strip() for length in lengths}) > 1:
+        return data
+    status_line, newline, fields = _LENGTH.sub(b"", head).partition(b"\n")
+    return status_line + newline + b"Content-Length: " + lengths[0].strip() + b"\r\n" + fields + rest
 
 
 def _interruption(error: BaseException) -> BaseException | None:
@@ -278,7 +246,5 @@ def _interruption(error: BaseException) -> BaseException | None:
     cause: BaseException | None = error
     while isinstance(cause, Exception) and not isinstance(cause, AssistantInputError):
         cause = cause.__cause__
-    if isinstance(cause, asyncio.CancelledError):
-        # It comes from the timeout itself, not from an interruption.
-        return None
-    return cause
+    # A timeout comes from a cancellation.
+    return None if isinstance(cause, asyncio.CancelledError) else cause

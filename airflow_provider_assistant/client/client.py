@@ -6,17 +6,15 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
-from http import HTTPStatus
+from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeVar
 
 from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.api.ambiguity import OnAmbiguous, decided
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
-from airflow_provider_assistant.api.gateways import gateway_reply
 from airflow_provider_assistant.api.outage import Outage
-from airflow_provider_assistant.client.api_key import ApiKey
 from airflow_provider_assistant.client.defaults import get_client_defaults
+from airflow_provider_assistant.client.redaction import redactor_of
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.transport import AsyncTransport, Transport
 from airflow_provider_assistant.observability import metrics
@@ -24,9 +22,6 @@ from airflow_provider_assistant.observability import metrics
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-# Keys that one call is sent with at most, if the key in the connection changes each time.
-KEYS_OF_A_CALL = 3
 
 
 class AssistantClient:
@@ -66,7 +61,7 @@ class AssistantClient:
         self.outage = Outage(settings.retry.pause_in_outage, self.now, self._rng)
         self._transport = transport or defaults.transport(settings)
         self._async_transport = async_transport or defaults.async_transport(settings)
-        self._key = ApiKey(settings, [self._transport, self._async_transport])
+        self._redactor = redactor_of(settings.base_url, settings.api_key)
 
     def send(self, call: Call[T], on_ambiguous: OnAmbiguous | None = None) -> T:
         """
@@ -152,47 +147,16 @@ class AssistantClient:
             log.warning("Trying again in %.1f s: %s", wait.seconds, wait.reason)
 
     def _exchange_sync(self, call: Call[Any]) -> Response | TransportFailure:
-        """Send a call once; after a 401, again if the connection has a new API key."""
-        keys_left = KEYS_OF_A_CALL
-        while True:
-            key = self._key.value
-            started = time.perf_counter()
-            sent_at = self.outage.now()
-            outcome = self._observed(call, self._transport.exchange(call), started, sent_at)
-            if isinstance(outcome, TransportFailure) or not self._is_key_refused(outcome):
-                return outcome
-            self._key.renew(key)
-            keys_left -= 1
-            if not keys_left or not self._may_resend(call, key):
-                return replace(outcome, key_note=self._key.note)
+        """Send a call once."""
+        started = time.perf_counter()
+        sent_at = self.outage.now()
+        return self._observed(call, self._transport.exchange(call), started, sent_at)
 
     async def _exchange(self, call: Call[Any]) -> Response | TransportFailure:
-        """Send a call once under asyncio; after a 401, again if the connection has a new API key."""
-        from asgiref.sync import sync_to_async
-
-        keys_left = KEYS_OF_A_CALL
-        while True:
-            key = self._key.value
-            started = time.perf_counter()
-            sent_at = self.outage.now()
-            outcome = self._observed(call, await self._async_transport.exchange(call), started, sent_at)
-            if isinstance(outcome, TransportFailure) or not self._is_key_refused(outcome):
-                return outcome
-            # In asgiref's thread, like every read of a connection under asyncio, see `load_settings_async`.
-            await sync_to_async(self._key.renew)(key)
-            keys_left -= 1
-            if not keys_left or not self._may_resend(call, key):
-                return replace(outcome, key_note=self._key.note)
-
-    def _is_key_refused(self, response: Response) -> bool:
-        if response.status != HTTPStatus.UNAUTHORIZED or self.settings.read_again is None:
-            return False
-        # The 401 of a gateway says nothing about the API key.
-        return gateway_reply(response) is None
-
-    def _may_resend(self, call: Call[Any], refused_key: str) -> bool:
-        has_body_again = call.upload is None or call.upload.rewindable
-        return has_body_again and self._key.value != refused_key
+        """Send a call once under asyncio."""
+        started = time.perf_counter()
+        sent_at = self.outage.now()
+        return self._observed(call, await self._async_transport.exchange(call), started, sent_at)
 
     def _observed(
         self, call: Call[Any], outcome: Response | TransportFailure, started: float, sent_at: float
@@ -201,7 +165,7 @@ class AssistantClient:
         status = str(outcome.status) if isinstance(outcome, Response) else outcome.kind
         seconds = time.perf_counter() - started
         metrics.request(call.endpoint, status, seconds)
-        outcome = self._key.redactor.outcome(outcome)
+        outcome = self._redactor.outcome(outcome)
         self.outage.record(outcome, sent_at)
         return outcome
 

@@ -1,4 +1,4 @@
-"""Explain failed connections in the same words for both HTTP libraries, and say what to do."""
+"""Why a request has no response, in the same words for both HTTP libraries, and what to do."""
 
 from __future__ import annotations
 
@@ -7,230 +7,111 @@ import os
 import re
 import socket
 import ssl
-from dataclasses import dataclass
-from http import HTTPStatus
-from urllib.parse import urlsplit
+from typing import Any
 
-from airflow_provider_assistant.client.proxies import Proxy, host_and_port
+from airflow_provider_assistant.api.call import Call, TransportFailure
+from airflow_provider_assistant.client.network import Proxy, host_and_port
 from airflow_provider_assistant.client.settings import ClientSettings
-from airflow_provider_assistant.client.tls import ca_sources
+from airflow_provider_assistant.client.transport import connect_timeout
 
+# Maximum size of the status line and headers of a response in bytes: that of httpx.
+MAX_HEAD_BYTES = 100 * 1024
+# The words in which httpx, and our part of aiohttp, say that they are larger.
+HEAD_TOO_LARGE = "Receive buffer too long"
 # Alerts with which a server ends the handshake because of the client's certificate. With TLS 1.3, they arrive after
 # the request was written; the server has not read it.
-_CERTIFICATE_ALERT = re.compile(
-    r"ALERT_((NO|BAD|UNSUPPORTED)_CERTIFICATE|CERTIFICATE_(REQUIRED|REVOKED|EXPIRED|UNKNOWN)|UNKNOWN_CA|ACCESS_DENIED)$"
+_CERTIFICATE_ALERT = re.compile(r"ALERT_\w*(CERTIFICATE|UNKNOWN_CA|ACCESS_DENIED)")
+_UNREACHABLE = frozenset({errno.ECONNREFUSED, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EHOSTDOWN})
+TLS_TODO = (
+    "If your company signs certificates itself, set ca_bundle in the Airflow connection to the file of its certificate "
+    "authority. For a service that requires a client certificate, set client_cert and client_key. For a service "
+    "without TLS, begin the base URL with http:// (without a protocol, https is assumed); the API key is then sent "
+    "unencrypted."
 )
-_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNKNOWN_PROTOCOL", "HTTP_REQUEST"})
-_TLS_VERSION = frozenset({"UNSUPPORTED_PROTOCOL", "TLSV1_ALERT_PROTOCOL_VERSION", "WRONG_SSL_VERSION"})
-_UNREACHABLE = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EHOSTDOWN})
-# What a server with TLS answers to a request without it: an alert, as an HTTP library quotes it.
-_QUOTED_ALERT = re.compile(r"\\x15\\+x03")
-# What h11 says of a reply that begins with such a byte, without quoting it.
-_BINARY_REPLY = "illegal request line"
-HTTPS_INSTEAD = "If this port expects TLS, write https:// in the base URL of the Airflow connection."
+BROKEN_TODO = (
+    "Check that the service is well, and the port in the base URL of the Airflow connection: https:// needs a port "
+    "with TLS, http:// one without. A service that requires a client certificate needs client_cert and client_key."
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+def failure(
+    error: Exception,
+    call: Call[Any],
+    settings: ClientSettings,
+    proxy: Proxy | None,
+    *,
+    sent: bool,
+    timed_out: bool = False,
+    connect_status: int | None = None,
+) -> TransportFailure:
     """
-    Why a request has no response.
-
-    :param happened: What happened, as the end of a sentence; None if the text of the HTTP library says it best.
-    :param todo: What to do.
-    :param is_refused: Whether the server ended the handshake because of the client's certificate, so that it has read
-        nothing. Default: False.
-    """
-
-    happened: str | None
-    todo: str | None
-    is_refused: bool = False
-
-
-def cause_of(error: Exception, settings: ClientSettings, proxy: Proxy | None, *, sent: bool) -> Cause:
-    """
-    Return why a request has no response.
+    Describe a request without a complete response, without words of the other side: it may repeat secrets.
 
     :param error: Error of the HTTP library.
-    :param settings: Settings of the client.
-    :param proxy: The proxy, if there is one.
     :param sent: Whether the service may have received the request.
+    :param timed_out: Whether the error is a timeout. Default: False.
+    :param connect_status: Status with which the proxy refused CONNECT. Default: None, it did not.
     """
-    for found in _system_errors(error):
-        cause = None
-        if isinstance(found, ssl.SSLCertVerificationError):
-            cause = _untrusted(found, settings, proxy)
-        elif isinstance(found, ssl.SSLError):
-            cause = _tls_failure(found, settings, proxy, sent=sent)
-        elif isinstance(found, OSError) and not isinstance(found, TimeoutError):
-            cause = _network_failure(found, settings, proxy)
-        if cause:
-            return cause
-    if settings.base_url.startswith("http:"):
-        return _without_tls(str(error), sent=sent)
-    todo = None
-    if sent and not settings.client_cert:
-        # The alert of a server that requires a certificate is lost if it resets the connection.
-        todo = (
-            "Check that the service is well. If it requires a client certificate, set client_cert and client_key in "
-            "the Airflow connection."
-        )
-    return Cause(None, todo)
-
-
-def _without_tls(text: str, *, sent: bool) -> Cause:
-    """Return why a request without TLS has no response, from the text of the HTTP library."""
-    if text == _BINARY_REPLY:
-        return Cause("the reply is not HTTP", f"Check the port in the base URL. {HTTPS_INSTEAD}")
-    if _QUOTED_ALERT.search(text):
-        return Cause("the port expects TLS, and the base URL begins with http://", HTTPS_INSTEAD, is_refused=True)
-    return Cause(None, f"Check that the service is well. {HTTPS_INSTEAD}" if sent else None)
-
-
-def todo_of_proxy(proxy: Proxy, status: int | None = None) -> str:
-    """
-    Return what to do about a proxy that opens no connection.
-
-    :param proxy: The proxy.
-    :param status: Status of its reply. Default: None, it is not known.
-    """
-    if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
-        return (
-            f"Check user and password in {proxy.variable}, percent-encoded: http://USER:PASSWORD@HOST:PORT. "
-            "If the service is reached without the proxy, list its host in NO_PROXY."
-        )
-    if status == HTTPStatus.FORBIDDEN:
-        return (
-            "Ask the owner of the proxy to allow the host of the service. If the service is reached without the "
-            f"proxy in {proxy.variable}, list its host in NO_PROXY."
-        )
-    return (
-        f"Check the proxy in {proxy.variable}, or list the host of the service in NO_PROXY. "
-        "Otherwise check the base URL in the Airflow connection."
-    )
-
-
-def _system_errors(error: Exception) -> list[BaseException]:
-    """Return the errors of the system and of OpenSSL that an error of an HTTP library wraps."""
-    errors: list[BaseException] = []
-    cause: BaseException | None = error
-    while cause is not None and cause not in errors:
-        errors.append(cause)
-        # Not __context__: it may be the error of an earlier request. httpcore has no __cause__, but
-        # the error as its argument.
-        wrapped = cause.args[0] if cause.args else None
-        cause = wrapped if isinstance(wrapped, BaseException) else cause.__cause__
-    # Errors of aiohttp inherit from those of ssl, without their attributes.
-    return [found for found in errors if type(found).__module__ in {"builtins", "ssl", "socket"}]
-
-
-def _untrusted(error: ssl.SSLCertVerificationError, settings: ClientSettings, proxy: Proxy | None) -> Cause:
-    host = urlsplit(settings.base_url).hostname
-    server = _server(proxy)
-    problem = error.verify_message.strip(" .") or "certificate verify failed"
-    happened = f"the certificate of {server} cannot be trusted: {problem} (CERTIFICATE_VERIFY_FAILED)"
-    if "mismatch" in problem:
-        todo = (
-            f"Write the name for which the certificate was issued in the base URL of the Airflow connection; "
-            f"it is not {host}."
-        )
-    elif "expired" in problem:
-        todo = "Have its owner renew the certificate. If it is valid, set the clock of this machine."
-    elif "not yet valid" in problem:
-        todo = "Set the clock of this machine."
-    else:
-        ca_bundle = settings.verify if isinstance(settings.verify, str) else None
-        sources = ca_sources(ca_bundle)
-        trusted = " and ".join(map(str, sources)) or "the Python package certifi"
-        todo = (
-            "If your company signs certificates itself, set ca_bundle in the Airflow connection to the file of its "
-            f"certificate authority. Trusted are now the certificates of {trusted}. "
-            "Otherwise somebody may pretend to be the service."
-        )
-    return Cause(happened, todo)
-
-
-def _tls_failure(error: ssl.SSLError, settings: ClientSettings, proxy: Proxy | None, *, sent: bool) -> Cause | None:
-    server = _server(proxy)
-    reason = error.reason or "TLS failed"
-    if _CERTIFICATE_ALERT.search(reason):
-        return Cause(
-            f"{server} refused the client certificate during the TLS handshake ({reason})"
-            if settings.client_cert
-            else f"{server} requires a client certificate ({reason})",
-            _client_certificate_todo(settings),
-            is_refused=True,
-        )
-    if reason.endswith("ALERT_HANDSHAKE_FAILURE"):
-        return Cause(
-            f"{server} refused the TLS handshake ({reason})",
-            f"It may require a client certificate, or other ciphers. {_client_certificate_todo(settings)}",
-        )
-    if reason in _NO_TLS:
-        return Cause(
-            f"{server} did not answer with TLS: this port speaks http or another protocol, not https ({reason})",
-            "Write the port for https in the base URL of the Airflow connection. For a service without TLS, begin the "
-            "base URL with http:// (without a protocol, https is assumed): the API key is then sent unencrypted."
-            f"{_or_proxy(proxy)}",
-        )
-    if reason in _TLS_VERSION:
-        return Cause(
-            f"{server} supports no version of TLS that this machine allows ({reason})",
-            "Have the owner of the service enable TLS 1.2 or 1.3.",
-        )
-    if isinstance(error, ssl.SSLEOFError) and not sent:
-        return Cause(
-            f"{server} closed the connection during the TLS handshake ({reason})",
-            "A firewall or a gateway may not allow it. "
-            f"Check the base URL in the Airflow connection.{_or_proxy(proxy)}",
-        )
-    return None
-
-
-def _client_certificate_todo(settings: ClientSettings) -> str:
-    if not settings.client_cert:
-        return "Set client_cert and client_key in the Airflow connection to the paths of the client's certificate."
-    return (
-        f"Check that the certificate in client_cert {settings.client_cert!r} has not expired, is for this service, and "
-        "is followed in its file by the intermediate certificates."
-    )
-
-
-def _network_failure(error: OSError, settings: ClientSettings, proxy: Proxy | None) -> Cause | None:
-    """Return why the next host, which is the proxy if there is one, cannot be reached; None if it can."""
-    address = proxy.address if proxy else host_and_port(settings.base_url)
+    kind = type(error).__name__
+    if sent and timed_out:
+        detail, todo = f"{kind}: no complete answer within {settings.timeout_of(call):g} s", ""
+        return _described(detail, todo, settings, proxy, kind="timeout")
+    if sent and str(error) == HEAD_TOO_LARGE:
+        detail = f"its status line and headers have more than {MAX_HEAD_BYTES // 1024} KiB"
+        todo = "Ask the owner of the service, or of the gateway in front of it, for smaller headers."
+        return _described(detail, todo, settings, proxy, is_answered=True)
+    if proxy and connect_status is not None:
+        detail = f"the proxy {proxy.address} answered CONNECT with {connect_status}"
+        return _described(detail, todo_of_proxy(proxy), settings, proxy, sent=False, proxy_status=connect_status)
     setting = f"the proxy in {proxy.variable}" if proxy else "the base URL in the Airflow connection"
-    if isinstance(error, socket.gaierror):
-        host = address.rpartition(":")[0]
-        if error.errno == socket.EAI_AGAIN:
-            return Cause(
-                f"the name server did not answer for {host} ({error.strerror})",
-                f"Check the DNS of this machine, and {setting}.",
-            )
-        return Cause(
-            f"the host name {host} is not known ({error.strerror})",
-            f"Check the host name: {setting}, and that the DNS of this machine knows it.",
+    address = proxy.address if proxy else host_and_port(settings.base_url)
+    cause = _system_error(error)
+    if isinstance(cause, socket.gaierror):
+        reason = f"the host name {address.rpartition(':')[0]} is not known ({cause.strerror})"
+        todo = f"Check the host name in {setting}, and that the DNS of this machine knows it."
+    elif isinstance(cause, ssl.SSLError):
+        reason = str(cause)
+        todo = TLS_TODO
+        if _CERTIFICATE_ALERT.search(cause.reason or ""):
+            sent = False
+    elif cause is not None and cause.errno in _UNREACHABLE:
+        reason = f"no connection to {address}: {os.strerror(cause.errno or 0)}"
+        todo = f"Check {setting}, with its port, and that it runs there. Some networks need a proxy in HTTPS_PROXY."
+    elif timed_out:
+        reason = f"no connection within {connect_timeout(settings):g} s"
+        todo = f"Check {setting}, with its port, and whether a firewall blocks it. " + (
+            todo_of_proxy(proxy) if proxy else "Some networks need a proxy in HTTPS_PROXY."
         )
-    if error.errno == errno.ECONNREFUSED:
-        return Cause(
-            f"Connection refused: nothing accepts connections at {address}",
-            f"Check {setting}, with its port, and that the service runs there.",
-        )
-    if error.errno in _UNREACHABLE:
-        return Cause(
-            f"this machine has no route to {address} ({os.strerror(error.errno)})",
-            f"Check the network of this machine, and {setting}. Some networks need a proxy in HTTPS_PROXY.",
-        )
+    else:
+        reason = "the connection broke, or the reply is not HTTP"
+        todo = BROKEN_TODO if sent or not proxy else todo_of_proxy(proxy)
+    return _described(f"{kind}: {reason}", todo, settings, proxy, sent=sent)
+
+
+def _described(
+    detail: str, todo: str, settings: ClientSettings, proxy: Proxy | None, **fields: Any
+) -> TransportFailure:
+    fields = {"kind": "connection", "sent": True, **fields}
+    address = proxy.address if proxy else None
+    return TransportFailure(detail=detail, todo=todo, host=host_and_port(settings.base_url), proxy=address, **fields)
+
+
+def todo_of_proxy(proxy: Proxy) -> str:
+    """Return what to do about a proxy that opens no connection."""
+    return (
+        f"Check the proxy in {proxy.variable} with its user and password (percent-encoded), and ask its owner to allow "
+        "the host of the service. If the service is reached without the proxy, list its host in NO_PROXY."
+    )
+
+
+def _system_error(error: BaseException | None) -> OSError | None:
+    """Return the error of the system or of OpenSSL that an error of an HTTP library wraps, or None."""
+    while error is not None:
+        # Errors of aiohttp inherit from those of ssl, without their attributes.
+        if isinstance(error, OSError) and type(error).__module__ in {"builtins", "ssl", "socket"}:
+            return error
+        # Not __context__: it may be the error of an earlier request. httpcore has no __cause__, but the error as its
+        # argument.
+        wrapped = error.args[0] if error.args else None
+        error = wrapped if isinstance(wrapped, BaseException) else error.__cause__
     return None
-
-
-def _server(proxy: Proxy | None) -> str:
-    """Return whose TLS failed, with an https proxy the two that it may be."""
-    if proxy and proxy.url.startswith("https:"):
-        return f"the service or the proxy {proxy.address}"
-    return "the service"
-
-
-def _or_proxy(proxy: Proxy | None) -> str:
-    if proxy is None:
-        return ""
-    return f" Check the proxy in {proxy.variable}, too: an http proxy begins with http://."

@@ -22,14 +22,9 @@ from airflow_provider_assistant.client.transport import AsyncTransport, Transpor
 @dataclass(frozen=True, slots=True)
 class ClientDefaults:
     """
-    Defaults for the arguments of :class:`.AssistantClient`.
+    Defaults for the arguments of :class:`.AssistantClient`: its transports, its clock, its waits, its retry jitter.
 
-    :param transport: Function that makes the transport of synchronous requests. Default: :class:`.HttpxTransport`.
-    :param async_transport: Function that makes the transport of asyncio requests. Default: :class:`.AiohttpTransport`.
-    :param now: Clock, returning seconds since the epoch. Default: :func:`time.time`.
-    :param sleep: Function that waits a number of seconds. Default: :func:`time.sleep`.
-    :param asleep: Coroutine function that waits a number of seconds. Default: :func:`asyncio.sleep`.
-    :param rng: Function that makes the random generator of the retry jitter. Default: :class:`random.Random`.
+    :param now: Clock, returning seconds since the epoch.
     """
 
     transport: Callable[[ClientSettings], Transport] = HttpxTransport
@@ -44,21 +39,12 @@ _current = ClientDefaults()
 
 
 def get_client_defaults() -> ClientDefaults:
-    """
-    Return the defaults for new clients of this process.
-
-    :return: The current defaults.
-    """
+    """Return the defaults for new clients of this process."""
     return _current
 
 
 def set_client_defaults(defaults: ClientDefaults) -> ClientDefaults:
-    """
-    Replace the defaults for new clients of this process.
-
-    :param defaults: The new defaults.
-    :return: The previous defaults, to restore them.
-    """
+    """Replace the defaults for new clients of this process, and return the previous ones."""
     global _current
     previous, _current = _current, defaults
     return previous

@@ -5,56 +5,110 @@ from __future__ import annotations
 import contextlib
 import logging
 import queue
+import socket
 import ssl
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
-from dataclasses import replace
 from functools import cached_property
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any
 
 import httpx
 
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
-from airflow_provider_assistant.client.http_common import (
+from airflow_provider_assistant.client.connection_errors import failure
+from airflow_provider_assistant.client.network import Proxy, proxy_for, tls_context_of
+from airflow_provider_assistant.client.settings import ClientSettings
+from airflow_provider_assistant.client.transport import (
     COMMON_HEADERS,
     KEEPALIVE_SECONDS,
+    BoundedBody,
+    Transport,
+    UploadForm,
     connect_timeout,
-    failure,
-    open_upload,
-    refused_by_proxy,
-    request_arguments,
 )
-from airflow_provider_assistant.client.proxies import Proxy, proxy_for
-from airflow_provider_assistant.client.redaction import redactor_of
-from airflow_provider_assistant.client.response_limits import BoundedBody, ResponseDeadline, ResponseDeadlineExceeded
-from airflow_provider_assistant.client.settings import ClientSettings
-from airflow_provider_assistant.client.tls import client_tls_context, renew_client_certificate
-from airflow_provider_assistant.client.transport import Transport
 
-_Connection: TypeAlias = tuple[httpx.Client, ResponseDeadline]
-TIMED_OUT = (httpx.TimeoutException, ResponseDeadlineExceeded)
-
-# What the log may show of the request that this thread sends; None if it sends none for this package.
-_shown: ContextVar[Callable[[str], str] | None] = ContextVar("shown", default=None)
+_is_sending: ContextVar[bool] = ContextVar("is_sending", default=False)
 
 
-def _nothing(_: str) -> str:
-    return ""
-
-
-def _is_logged(record: logging.LogRecord) -> bool:
-    """Change a record of httpx to what may be shown of it; drop it if that is nothing."""
-    shown = _shown.get()
-    if shown is None:
-        return True
-    record.msg, record.args = shown(record.getMessage()), ()
-    return bool(record.msg)
+def _is_logged(_: logging.LogRecord) -> bool:
+    return not _is_sending.get()
 
 
 # They log the URL of every request, and the reason and the headers of every response, which may repeat it or the key.
 for _name in ("httpx", "httpcore.http11"):
     logging.getLogger(_name).addFilter(_is_logged)
+
+
+class ResponseTimeout(TimeoutError):
+    """A response was not complete in time."""
+
+
+class Watch:
+    """
+    Know whether a request of httpx was sent, and end a response that takes too long.
+
+    httpx itself limits only the pauses between the pieces of a response. Use one watch for each connection: pass
+    :meth:`trace` as the ``trace`` extension, and send one request at a time inside ``with watch.within(seconds)``.
+
+    :ivar is_sent: Whether the service may have received the request: its connection stood, and it was written.
+    """
+
+    def __init__(self) -> None:
+        self.is_sent = False
+        self._is_over = False
+        self._seconds = 0.0
+        self._socket: socket.socket | None = None
+        self._timer: threading.Timer | None = None
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """
+        Limit the time from the end of the request to the last byte of the response.
+
+        :raises ResponseTimeout: The time was over.
+        """
+        self.is_sent = self._is_over = False
+        self._seconds = seconds
+        error: Exception | None = None
+        try:
+            yield
+        except httpx.TransportError as broken:
+            error = broken
+        finally:
+            with self._lock:
+                if self._timer is not None:
+                    self._timer.cancel()
+                self._timer = None
+        if self._is_over:
+            raise ResponseTimeout from error
+        if error:
+            raise error
+
+    def trace(self, event: str, info: Mapping[str, Any]) -> None:
+        """Remember the socket of the connection, and start the time when the request has been sent."""
+        get_extra_info = getattr(info.get("return_value"), "get_extra_info", None)
+        if get_extra_info:
+            # A connection stands, or its TLS.
+            self._socket = get_extra_info("socket")
+        elif event.endswith("send_request_headers.started"):
+            self.is_sent = info["request"].method != b"CONNECT"
+        elif event.endswith("send_request_body.complete") and self.is_sent:
+            self._timer = timer = threading.Timer(self._seconds, lambda: self._end(timer))
+            timer.daemon = True
+            timer.start()
+
+    def _end(self, timer: threading.Timer) -> None:
+        with self._lock:
+            if timer is not self._timer or self._socket is None:
+                # Its request has ended, and the next one may have begun.
+                return
+            self._is_over = True
+            # The socket may already be closed. SSLSocket.shutdown would let the reader continue with encrypted bytes.
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
 class HttpxTransport(Transport):
@@ -63,95 +117,77 @@ class HttpxTransport(Transport):
 
     httpx's own pool has a race: it checks a connection's state and its socket in two steps, so it may close a
     connection that another thread has just received. Therefore every connection has its own httpx client.
-
-    :param settings: Settings of the client.
     """
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
-        self._redactor = redactor_of(settings.base_url, settings.api_key)
         # Reuse the most recently used connection, so that few stay open. None is a connection that is not open yet.
-        self._connections: queue.LifoQueue[_Connection | None] = queue.LifoQueue()
+        self._connections: queue.LifoQueue[tuple[httpx.Client, Watch] | None] = queue.LifoQueue()
         for _ in range(settings.max_concurrency):
             self._connections.put(None)
 
     def exchange(self, call: Call[Any]) -> Response | TransportFailure:
         """Send a call once, see :meth:`.Transport.exchange`."""
-        _shown.set(_nothing if call.private else self._redactor.text)
+        connection = self._connections.get()
+        _is_sending.set(True)
         try:
-            with open_upload(call) as file, self._borrowed() as (http, deadline):
-                return self._exchange(http, deadline, call, file)
+            if connection is None:
+                connection = self._opened(), Watch()
+            return self._exchange(*connection, call)
         finally:
             # Other code in this thread may use httpx as well.
-            _shown.set(None)
+            _is_sending.set(False)
+            is_usable = connection is not None and not connection[0].is_closed
+            self._connections.put(connection if is_usable else None)
 
-    def _exchange(
-        self, http: httpx.Client, deadline: ResponseDeadline, call: Call[Any], file: BinaryIO | None
-    ) -> Response | TransportFailure:
+    def _exchange(self, http: httpx.Client, watch: Watch, call: Call[Any]) -> Response | TransportFailure:
         settings = self._settings
-        seconds, connect_seconds = settings.timeout_of(call), connect_timeout(settings)
-        options = request_arguments(settings, call, file, "content")
-        options["extensions"] = {"trace": deadline.trace}
-        # The deadline limits the response; httpx also limits the reply to CONNECT as if it were one.
-        pause = max(seconds, connect_seconds)
-        options["timeout"] = httpx.Timeout(pause, connect=connect_seconds)
-        url = settings.base_url + call.path
+        seconds = settings.timeout_of(call)
+        headers = {"X-API-Key": settings.api_key}
+        options: dict[str, Any] = {
+            "headers": headers,
+            "json": call.json,
+            "timeout": httpx.Timeout(seconds, connect=connect_timeout(settings)),
+            "extensions": {"trace": watch.trace},
+        }
         try:
-            with (
-                deadline.within(seconds, connect_seconds),
-                http.stream(call.method, url, **options) as answer,
-            ):
-                encoding = answer.headers.get("content-encoding", "")
-                body = BoundedBody(settings.max_response_bytes, encoding)
+            with contextlib.ExitStack() as stack:
+                if call.upload:
+                    form = UploadForm(stack.enter_context(call.upload.open()), call.upload)
+                    options["content"] = form
+                    headers.update(form.headers)
+                stack.enter_context(watch.within(seconds))
+                answer = stack.enter_context(http.stream(call.method, settings.base_url + call.path, **options))
+                body = BoundedBody(settings.max_response_bytes, answer.headers.get("content-encoding", ""))
                 for piece in answer.iter_raw():
                     if not body.feed(piece):
                         break
-            response = body.response(answer.status_code, answer.headers)
-        except (httpx.TransportError, ResponseDeadlineExceeded) as error:
+        except (httpx.TransportError, ResponseTimeout) as error:
             # httpcore does not close a tunnel whose TLS failed, and would wait for it forever.
             http.close()
-            renew_client_certificate(self._tls, settings)
             return failure(
+                error,
+                call,
                 settings,
                 self._proxy,
-                call,
-                error,
-                sent=deadline.is_sent,
-                timed_out=isinstance(error, TIMED_OUT),
-                tunnel_failed=deadline.is_asking_proxy,
+                sent=watch.is_sent,
+                timed_out=isinstance(error, httpx.TimeoutException | ResponseTimeout),
                 connect_status=connect_status(error),
             )
-        return refused_by_proxy(settings, self._proxy, response) or response
-
-    def use_key(self, api_key: str) -> None:
-        """Send another API key from now on."""
-        self._redactor = redactor_of(self._settings.base_url, api_key, self._settings.api_key)
-        self._settings = replace(self._settings, api_key=api_key)
+        content = body.end()
+        return Response(answer.status_code, dict(answer.headers), content, defect=body.defect)
 
     def close(self) -> None:
         """Close the connections that no thread is using."""
         connections = [self._connections.get() for _ in range(self._connections.qsize())]
         for connection in connections:
             if connection is not None:
-                http, _deadline = connection
-                http.close()
+                connection[0].close()
             # The next request opens a new connection.
             self._connections.put(None)
 
-    @contextlib.contextmanager
-    def _borrowed(self) -> Iterator[_Connection]:
-        """Lend a connection to one thread at a time."""
-        connection = self._connections.get()
-        try:
-            if connection is None:
-                connection = self._connection()
-            yield connection
-        finally:
-            is_usable = connection is not None and not connection[0].is_closed
-            self._connections.put(connection if is_usable else None)
-
-    def _connection(self) -> _Connection:
-        http = httpx.Client(
+    def _opened(self) -> httpx.Client:
+        return httpx.Client(
             headers=COMMON_HEADERS,
             limits=httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEEPALIVE_SECONDS),
             verify=self._tls,
@@ -161,7 +197,6 @@ class HttpxTransport(Transport):
             # No domain is allowed, so no cookie is kept.
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
         )
-        return http, ResponseDeadline()
 
     @cached_property
     def _proxy(self) -> Proxy | None:
@@ -169,14 +204,13 @@ class HttpxTransport(Transport):
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
-        return client_tls_context(self._settings, self._proxy)
+        return tls_context_of(self._settings, self._proxy)
 
 
 def httpx_proxy(proxy: Proxy | None, context: ssl.SSLContext) -> httpx.Proxy | None:
     """
     Return a proxy for httpx.
 
-    :param proxy: The proxy; None if there is none.
     :param context: Certificates that verify a proxy with TLS.
     """
     if proxy is None:

@@ -11,7 +11,7 @@ from airflow_provider_assistant.api import errors, flow
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
 from airflow_provider_assistant.api.gateways import gateway_reply
 from airflow_provider_assistant.client.client import AssistantClient
-from airflow_provider_assistant.client.proxies import host_and_port
+from airflow_provider_assistant.client.network import host_and_port
 from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter, OutageError
 from airflow_provider_assistant.client.settings import ClientSettings
 

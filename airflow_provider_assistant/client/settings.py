@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,8 +29,6 @@ class ClientSettings:
     :param client_cert: Path of the client certificate in PEM format, for a service that requires one. Default: None.
     :param client_key: Path of its private key. Default: None, the key is in the file of the certificate.
     :param words: Status words that end polling. Default: the built-in ones.
-    :param read_again: Function that reads the connection again and returns its settings of now, for a key that was
-        rotated; it may block. Default: None, the key stays.
     """
 
     base_url: str
@@ -45,7 +42,6 @@ class ClientSettings:
     client_cert: str | None = None
     client_key: str | None = None
     words: StatusMapping = StatusMapping()
-    read_again: Callable[[], ClientSettings] | None = field(default=None, repr=False, compare=False)
 
     def timeout_of(self, call: Call[Any]) -> float:
         """

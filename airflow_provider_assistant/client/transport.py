@@ -1,37 +1,52 @@
 """
-The interface between a client and the HTTP library that sends its requests.
+The interface between a client and an HTTP library, and what both libraries send and read.
 
-:mod:`.httpx_transport` and :mod:`.aiohttp_transport` implement it. Tests implement it without a network, and give the
-transport to the client's constructor. The client counts the requests of any transport and redacts the API key from
-their outcomes; :mod:`.rate_limited` limits the request rate.
+:mod:`.httpx_transport` and :mod:`.aiohttp_transport` implement the interface. Tests implement it without a network, and
+give the transport to the client's constructor. The client redacts the API key from the outcomes of any transport.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+import io
+import secrets
+import zlib
+from collections.abc import Iterator
+from typing import Any, BinaryIO, Protocol
 
-from airflow_provider_assistant.api.call import Call, Response, TransportFailure
+from airflow_provider_assistant import __version__
+from airflow_provider_assistant.api.call import Call, Response, TransportFailure, Upload
+from airflow_provider_assistant.client.settings import ClientSettings
+
+CONNECT_TIMEOUT_SECONDS = 10.0
+# Common servers close an idle connection after five seconds. A request that is written while the server closes the
+# connection is ambiguous, so the client closes idle connections earlier.
+KEEPALIVE_SECONDS = 3.0
+# The encodings that the standard library decompresses within a limit of memory.
+ENCODINGS = "gzip, deflate"
+GZIP_OR_ZLIB = 47
+COMMON_HEADERS = {
+    "User-Agent": f"airflow-provider-assistant/{__version__}",
+    "Accept": "application/json",
+    "Accept-Encoding": ENCODINGS,
+    # A cache in between would answer each poll with the first status.
+    "Cache-Control": "no-cache",
+}
+# Characters that browsers escape in a file name. All others are sent unchanged, in UTF-8.
+ESCAPED = str.maketrans({"\r": "%0D", "\n": "%0A", '"': "%22"})
+PIECE_BYTES = 65_536
 
 
 class Transport(Protocol):
-    """Send calls one at a time per thread, from any number of threads. Subclasses inherit the other methods."""
+    """Send calls one at a time per thread, from any number of threads. Subclasses inherit :meth:`close`."""
 
     def exchange(self, call: Call[Any]) -> Response | TransportFailure:
         """
         Send a call once and wait for its response.
 
-        :param call: The call.
         :return: The response with any status, or the reason why there is none.
-        :raises AssistantInputError: The file of an upload cannot be read; nothing was sent.
+        :raises AssistantInputError: The file of an upload or a certificate cannot be read; nothing was sent.
         """
         ...
-
-    def use_key(self, api_key: str) -> None:
-        """
-        Send another API key from now on: that of the settings was rotated.
-
-        :param api_key: The new key.
-        """
 
     def close(self) -> None:
         """Close the open connections. A later :meth:`exchange` opens new ones."""
@@ -41,25 +56,8 @@ class AsyncTransport(Protocol):
     """Send calls concurrently in one event loop. Subclasses inherit the other methods."""
 
     async def exchange(self, call: Call[Any]) -> Response | TransportFailure:
-        """
-        Send a call once and wait for its response.
-
-        :param call: The call.
-        :return: The response with any status, or the reason why there is none.
-        :raises AssistantInputError: The file of an upload cannot be read; nothing was sent.
-        """
+        """Send a call once, as :meth:`Transport.exchange` does."""
         ...
-
-    def use_key(self, api_key: str) -> None:
-        """
-        Send another API key from now on: that of the settings was rotated.
-
-        :param api_key: The new key.
-        """
-
-    def has_sent(self) -> bool:
-        """Return whether the service may have received the last request of this asyncio task."""
-        return True
 
     def prepare(self) -> None:
         """
@@ -70,3 +68,84 @@ class AsyncTransport(Protocol):
 
     async def close(self) -> None:
         """Close the open connections. A later :meth:`exchange` opens new ones."""
+
+
+def connect_timeout(settings: ClientSettings) -> float:
+    """Return the timeout for opening a connection, in seconds."""
+    return min(settings.timeout, CONNECT_TIMEOUT_SECONDS)
+
+
+class UploadForm:
+    """The ``multipart/form-data`` body with one file (RFC 7578), in pieces; a seekable file is sent from its start."""
+
+    def __init__(self, file: BinaryIO, upload: Upload) -> None:
+        boundary = secrets.token_hex(16)
+        filename = upload.filename.translate(ESCAPED)
+        self._before = (
+            f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{filename}"\r\n'
+            f"Content-Type: {upload.content_type}\r\n\r\n"
+        ).encode()
+        self._file = file
+        self._after = f"\r\n--{boundary}--\r\n".encode()
+        self.headers = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
+        """Headers of the request: ``Content-Type``, and ``Content-Length`` if the file is seekable."""
+        if file.seekable():
+            size = file.seek(0, io.SEEK_END)
+            file.seek(0)
+            self.headers["Content-Length"] = str(len(self._before) + size + len(self._after))
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield self._before
+        while piece := self._file.read(PIECE_BYTES):
+            yield piece
+        yield self._after
+
+
+class BoundedBody:
+    """
+    Collect the body of a response and decompress it, with a limited size in memory.
+
+    :param limit: Maximum number of bytes after decompression.
+    :param encoding: The response's ``Content-Encoding``. Default: none.
+    :ivar defect: Why the body cannot be used, as the predicate of a sentence; None if it can.
+    """
+
+    def __init__(self, limit: int, encoding: str = "") -> None:
+        self.defect: str | None = None
+        self._limit = limit
+        self._encoding = encoding.strip().lower()
+        is_compressed = self._encoding in {"gzip", "x-gzip", "deflate"}
+        self._decompressor = zlib.decompressobj(GZIP_OR_ZLIB) if is_compressed else None
+        self._body = bytearray()
+        self._is_empty = True
+
+    def feed(self, piece: bytes) -> bool:
+        """
+        Add the next piece of the body.
+
+        :return: Whether to read on: the body has no defect, and nothing follows the end of its compressed data.
+        """
+        self._is_empty = self._is_empty and not piece
+        # One byte more than the limit distinguishes a body that is too large from one that just fits.
+        room = self._limit - len(self._body) + 1
+        try:
+            if self._decompressor:
+                piece = self._decompressor.decompress(piece, room)
+            elif piece and self._encoding not in {"", "identity"}:
+                self.defect = "has an encoding that was not requested"
+        except zlib.error:
+            piece = b""
+            self.defect = f"cannot be decompressed ({self._encoding})"
+        self._body += piece[:room]
+        if len(self._body) > self._limit:
+            del self._body[self._limit :]
+            self.defect = f"is larger than max_response_bytes of the Airflow connection allows ({self._limit} bytes)"
+        has_more_data = self._decompressor is not None and bool(self._decompressor.unused_data)
+        return self.defect is None and not has_more_data
+
+    def end(self) -> bytes:
+        """Return the decompressed body after its last piece; only its beginning if there is a :attr:`defect`."""
+        is_cut = self._decompressor is not None and not self._decompressor.eof and not self._is_empty
+        if is_cut and not self.defect:
+            self.defect = f"ends in the middle of its compressed data ({self._encoding})"
+        return bytes(self._body)

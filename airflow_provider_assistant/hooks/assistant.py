@@ -117,10 +117,7 @@ class AssistantHook(BaseHook):
         return self.settings
 
     def _read_settings(self) -> Settings:
-        settings = Settings.of(self.get_connection(self.assistant_conn_id))
-        # A long task outlives its key.
-        client = replace(settings.client, read_again=lambda: self._read_settings().client)
-        return replace(settings, client=client)
+        return Settings.of(self.get_connection(self.assistant_conn_id))
 
     @contextlib.asynccontextmanager
     async def async_client(self) -> AsyncIterator[AssistantClient]:

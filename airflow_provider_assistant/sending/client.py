@@ -112,8 +112,7 @@ class SendingClient(RateLimitedClient):
             self.limiter.take_sent()
             raise
         except asyncio.CancelledError:
-            # The connection may not stand yet, although the request has its slot.
-            is_sent = self.limiter.take_sent() and self._async_transport.has_sent()
+            is_sent = self.limiter.take_sent()
             item.requests += is_sent
             item.ambiguous += is_sent
             if is_sent:

@@ -78,12 +78,16 @@ def test_ten_megabytes_of_json_are_read(send, call):
 
 @pytest.mark.promise("replies and errors", "A reply of any size is read within a limit of memory.")
 @BOTH
-@pytest.mark.parametrize("framing", [b"Content-Length: 10000000000\r\n\r\n", b"Connection: close\r\n\r\n"])
+@pytest.mark.parametrize(
+    "framing", [b"Content-Length: 10000000000", b"Connection: close", b"Transfer-Encoding: chunked"]
+)
 def test_ten_gigabytes_are_not_read(send, call, framing):
     piece = b"x" * MEGABYTE
+    if b"chunked" in framing:
+        piece = b"%x\r\n%s\r\n" % (MEGABYTE, piece)
 
     def speak(line):
-        line.say(HEAD + framing)
+        line.say(HEAD + framing + b"\r\n\r\n")
         for _ in range(10_000):
             line.say(piece)
 
@@ -96,16 +100,6 @@ def test_ten_gigabytes_are_not_read(send, call, framing):
     assert most < 20 * MEGABYTE
     assert ("was carried out" in str(caught.value)) == (call is CREATE)
     assert service.requests == 1
-
-
-def test_chunks_without_an_end_are_not_read(send):
-    def speak(line):
-        line.say(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
-        for _ in range(10_000):
-            line.say(b"10000\r\n" + b"x" * 65536 + b"\r\n")
-
-    with HostileService(speak) as service, pytest.raises(AssistantResponseError, match="max_response_bytes"):
-        send(service.url, READ, max_response_bytes=MEGABYTE)
 
 
 def test_a_connection_is_used_again_after_a_reply_that_was_too_large(send):
@@ -227,7 +221,7 @@ def test_malformed_http_is_an_error(send, call, broken):
 def test_a_wrong_content_length_gives_no_partial_answer(send):
     with saying(answer(b'{"a": 1}', length=4)) as service:
         # aiohttp checks for data after the response, httpx does not.
-        with pytest.raises((AssistantResponseError, AssistantConnectionError), match=r"not JSON|Bad status line"):
+        with pytest.raises((AssistantResponseError, AssistantConnectionError), match=r"not JSON|not HTTP"):
             send(service.url, READ)
 
 
@@ -295,7 +289,7 @@ def test_an_exception_of_a_signal_handler_in_the_parser_is_raised(send, monkeypa
         raise AirflowTaskTimeout("execution_timeout")
 
     monkeypatch.setattr("aiohttp.StreamReader.feed_data", alarm)
-    monkeypatch.setattr("airflow_provider_assistant.client.response_limits.BoundedBody.feed", alarm)
+    monkeypatch.setattr("airflow_provider_assistant.client.transport.BoundedBody.feed", alarm)
     with saying(answer(b"{}")) as service, pytest.raises(AirflowTaskTimeout, match="execution_timeout"):
         send(service.url, READ)
 

@@ -14,8 +14,6 @@ from pathlib import Path
 from tests.live.process import WAIT, Process, free_port, running, wait_for
 from tests.proxies import LOCAL_NAME, relay
 
-# A firewall refuses requests with this word in the body.
-BLOCKED_WORD = "DROP TABLE"
 USER, PASSWORD = "corp", "s3cret"
 
 NGINX = """
@@ -29,7 +27,6 @@ http {{
   proxy_set_header Host localhost; proxy_read_timeout 1s; proxy_next_upstream off;
   server {{ listen 127.0.0.1:{open}; location / {{ proxy_pass http://{service}; }} }}
   server {{ listen 127.0.0.1:{limited}; location / {{ limit_req zone=all; proxy_pass http://{service}; }} }}
-  server {{ listen 127.0.0.1:{small}; client_max_body_size 2k; location / {{ proxy_pass http://{service}; }} }}
   server {{ listen 127.0.0.1:{down}; location / {{ proxy_pass http://{closed}; }} }}
   server {{ listen 127.0.0.1:{slow}; location / {{ proxy_pass http://{silent}; }} }}
   server {{ listen 127.0.0.1:{basic}; auth_basic "Company"; auth_basic_user_file {folder}/users; location / {{
@@ -38,9 +35,6 @@ http {{
   server {{ listen 127.0.0.1:{login}; location / {{ add_header Content-Type text/html always;
     return 200 "<html><title>Sign in</title></html>"; }} }}
   server {{ listen 127.0.0.1:{elsewhere}; root {folder}; }}
-  server {{ listen 127.0.0.1:{misdirected}; location / {{ return 421; }} }}
-  server {{ listen 127.0.0.1:{headers}; connection_pool_size 128;
-    client_header_buffer_size 64; large_client_header_buffers 1 128; }}
   server {{ listen 127.0.0.1:{mutual} ssl; ssl_certificate {bundle}; ssl_certificate_key {key};
     ssl_client_certificate {bundle}; ssl_verify_client on; location / {{ proxy_pass http://{service}; }} }}
 }}
@@ -57,11 +51,6 @@ defaults
   retries 0
 frontend open
   bind 127.0.0.1:{open}
-  default_backend service
-frontend word
-  bind 127.0.0.1:{word}
-  option http-buffer-request
-  http-request deny deny_status 403 if {{ req.body -m sub "{blocked}" }}
   default_backend service
 frontend denied
   bind 127.0.0.1:{denied}
@@ -133,7 +122,7 @@ def gateway(name: str, folder: Path, service: str, pair: tuple[Path, Path]) -> I
     :param pair: Certificate and key of the TLS port.
     """
     text, command = GATEWAYS[name]
-    files = {"folder": folder, "bundle": pair[0], "key": pair[1], "blocked": BLOCKED_WORD}
+    files = {"folder": folder, "bundle": pair[0], "key": pair[1]}
     ports = {port: free_port() for port in re.findall(r"127\.0\.0\.1:{(\w+)}", text)}
     (folder / "users").write_text(f"{USER}:{{PLAIN}}{PASSWORD}\n")
     (folder / "hosts").write_text(f"127.0.0.1 {LOCAL_NAME}\n")
@@ -147,8 +136,8 @@ def gateway(name: str, folder: Path, service: str, pair: tuple[Path, Path]) -> I
             if parent.owner() == folder.owner() and parent != Path("/"):
                 parent.chmod(parent.stat().st_mode | 0o011)
     # Nobody listens at one address; the other accepts connections and never answers.
-    with socket.create_server(("127.0.0.1", 0), backlog=512) as silent:
-        addresses = {"closed": f"127.0.0.1:{free_port()}", "silent": f"127.0.0.1:{silent.getsockname()[1]}"}
+    with black_holes() as (_, silent):
+        addresses = {"closed": f"127.0.0.1:{free_port()}", "silent": silent}
         config = folder / "config"
         config.write_text(text.format(service=service, **addresses, **files, **ports))
         env = {**os.environ, "PATH": f"{os.environ.get('PATH', '')}:/usr/sbin"}
@@ -166,6 +155,21 @@ def gateway(name: str, folder: Path, service: str, pair: tuple[Path, Path]) -> I
         with running([process]):
             wait_for(f"{name} listens", listens, timeout=WAIT, interval=0.05)
             yield {fault: f"127.0.0.1:{port}" for fault, port in ports.items()}
+
+
+@contextlib.contextmanager
+def black_holes() -> Iterator[tuple[str, str]]:
+    """Yield two ``host:port``: one drops every attempt to connect, the other accepts connections and never answers."""
+    with (
+        socket.create_server(("127.0.0.1", 0), backlog=0) as full,
+        socket.create_server(("127.0.0.1", 0), backlog=512) as silent,
+        contextlib.ExitStack() as stack,
+    ):
+        for _ in range(4):
+            filler = stack.enter_context(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex(full.getsockname())
+        yield f"127.0.0.1:{full.getsockname()[1]}", f"127.0.0.1:{silent.getsockname()[1]}"
 
 
 def missing(name: str) -> str | None:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote
 
 from airflow_provider_assistant.api.call import Call, Response
-from airflow_provider_assistant.api.multipart import UploadBody
-from airflow_provider_assistant.client.transport import AsyncTransport
+from airflow_provider_assistant.client.transport import AsyncTransport, UploadForm
 from airflow_provider_assistant.sandbox.messages import Reply, Request
 from airflow_provider_assistant.sandbox.store import Chat, Document
 from tests.simulate.replies import BLOCKED_WORD, SECRET, UNUSABLE, Answer, Gateway, Outcome, lost
@@ -199,8 +198,8 @@ class SimulatedTransport(AsyncTransport):
         headers = {"x-api-key": SECRET, "content-type": "application/json"}
         body = b""
         if call.upload:
-            form = UploadBody(io.BytesIO(content), call.upload.filename, call.upload.content_type)
-            body = form.read() or b""
+            form = UploadForm(io.BytesIO(content), call.upload)
+            body = b"".join(form)
             headers["content-type"] = form.headers["Content-Type"]
         elif call.json is not None:
             body = json.dumps(self._with_real_ids(dict(call.json))).encode()
@@ -283,9 +282,6 @@ class BlockingTransport:
         seconds, outcome = self._transport.receive(call)
         self._transport.world.sleep(seconds)
         return outcome()
-
-    def use_key(self, api_key: str) -> None:
-        """Ignore the key, as the asynchronous transport does."""
 
     def close(self) -> None:
         """Do nothing, because no connection is open."""

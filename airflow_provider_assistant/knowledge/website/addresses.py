@@ -24,6 +24,8 @@ _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 # All IPv6 addresses of the internet, and those of them that only documents use.
 GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
 DOCUMENTATION = ipaddress.ip_network("3fff::/20")
+# Addresses for protocols, which Python before 3.11.10 takes for global ones.
+PROTOCOLS = ipaddress.ip_network("192.0.0.0/24")
 # Their last 32 bits are an IPv4 address.
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
@@ -140,7 +142,7 @@ def is_public(address: str) -> bool:
 
 
 def _is_global(address: _Address) -> bool:
-    return address.is_global and not address.is_multicast
+    return address.is_global and not address.is_multicast and address not in PROTOCOLS
 
 
 def _embedded_ipv4(address: ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:

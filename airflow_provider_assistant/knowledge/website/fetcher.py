@@ -13,15 +13,9 @@ import httpx
 from airflow_provider_assistant import __version__
 from airflow_provider_assistant.api.errors import parse_retry_after
 from airflow_provider_assistant.client.connection_errors import todo_of_proxy
-from airflow_provider_assistant.client.httpx_transport import connect_status, httpx_proxy
-from airflow_provider_assistant.client.proxies import Proxy, proxy_for, usable_proxy
-from airflow_provider_assistant.client.response_limits import (
-    ENCODINGS,
-    BoundedBody,
-    ResponseDeadline,
-    ResponseDeadlineExceeded,
-)
-from airflow_provider_assistant.client.tls import tls_context
+from airflow_provider_assistant.client.httpx_transport import ResponseTimeout, Watch, connect_status, httpx_proxy
+from airflow_provider_assistant.client.network import Proxy, proxy_for, tls_context, usable_proxy
+from airflow_provider_assistant.client.transport import ENCODINGS, BoundedBody
 from airflow_provider_assistant.exceptions import (
     AssistantConnectionError,
     AssistantError,
@@ -129,8 +123,7 @@ class Fetcher:
             self._clients[url] = httpx.Client(
                 headers={"User-Agent": f"{NAME}/{__version__}", "Accept-Encoding": ENCODINGS},
                 timeout=httpx.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS)),
-                # Each request opens a connection: its address is checked, and the deadline knows its
-                # socket.
+                # Each request opens a connection, so that its address is checked.
                 limits=httpx.Limits(max_keepalive_connections=0),
                 cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
                 verify=self._tls,
@@ -281,20 +274,19 @@ class Fetcher:
         self._wait(max(0.0, self._next_request_time - self._clock()))
         self._next_request_time = self._clock() + self.interval
         remaining = self._end_time - self._clock()
-        # A deadline must be positive.
         seconds = max(0.001, min(self._file_seconds, remaining))
-        deadline = ResponseDeadline()
+        watch = Watch()
         # A proxy looks up names itself, so it has to decide what it connects to.
         proxy = proxy_for(str(url)) if self._private_networks else None
 
         def trace(event: str, info: Mapping[str, Any]) -> None:
             if not self._private_networks:
                 refuse_private_networks(event, info)
-            deadline.trace(event, info)
+            watch.trace(event, info)
 
         try:
             with (
-                deadline.within(seconds, min(seconds, CONNECT_SECONDS)),
+                watch.within(seconds),
                 self._client(proxy).stream(
                     "GET",
                     url,
@@ -306,20 +298,20 @@ class Fetcher:
                 if proxy and status == PROXY_AUTHENTICATION_REQUIRED:
                     raise AssistantInputError(
                         f"{url} cannot be read: the proxy {proxy.address} answers {status}",
-                        todo=todo_of_proxy(proxy, status),
+                        todo=todo_of_proxy(proxy),
                     )
                 _check_status(url, response, is_conditional=bool(headers), is_robots=is_robots)
                 content = None
                 if status == 200:
                     _check_type(response.headers.get("content-type", ""), types)
                     content = _body(url, response, limit, is_robots=is_robots)
-        except (httpx.TimeoutException, ResponseDeadlineExceeded) as error:
+        except (httpx.TimeoutException, ResponseTimeout) as error:
             raise AssistantTimeoutError(f"{url} is not complete within {seconds:g} s") from error
         except httpx.ProxyError as error:
             # Its text is that of the proxy, which may repeat its credentials.
             raise AssistantConnectionError(
-                f"{url} cannot be read: the proxy opened no connection",
-                todo=todo_of_proxy(proxy, connect_status(error)) if proxy else None,
+                f"{url} cannot be read: the proxy answered CONNECT with {connect_status(error)}",
+                todo=todo_of_proxy(proxy) if proxy else None,
             ) from None
         except httpx.TransportError as error:
             raise AssistantConnectionError(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import httpx
 
-from airflow_provider_assistant.client.response_limits import BoundedBody
+from airflow_provider_assistant.client.transport import BoundedBody
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.knowledge.website.addresses import host_of, web_address
 from airflow_provider_assistant.knowledge.website.fetcher import Fetcher, Skipped

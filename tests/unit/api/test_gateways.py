@@ -12,7 +12,7 @@ from airflow_provider_assistant.api.call import Response, TransportFailure
 from airflow_provider_assistant.api.gateways import ONLY_GATEWAYS, UNKNOWN, gateway_reply
 from airflow_provider_assistant.api.payloads import QADocument
 from airflow_provider_assistant.client.connection_errors import todo_of_proxy
-from airflow_provider_assistant.client.proxies import Proxy
+from airflow_provider_assistant.client.network import Proxy
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantAPIError,
@@ -179,7 +179,7 @@ def test_a_proxy_that_refuses_is_named_and_one_that_fails_is_tried_again() -> No
             sent=False,
             proxy="gate.corp:3128",
             proxy_status=status,
-            todo=todo_of_proxy(Proxy("http://gate.corp:3128", "gate.corp:3128", "HTTPS_PROXY", {}, ()), status),
+            todo=todo_of_proxy(Proxy("http://gate.corp:3128", "gate.corp:3128", "HTTPS_PROXY")),
         )
         error = errors.from_failure(POST, failure)
         is_refusal = status is not None and status not in {408, 429} and status < 500

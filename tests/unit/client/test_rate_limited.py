@@ -223,11 +223,11 @@ def test_a_request_that_is_cancelled_in_a_pause_does_not_end_the_pause(wire):
 async def test_certificates_are_read_in_a_thread_and_once(monkeypatch):
     threads = []
 
-    def create(verify):
+    def create(*_):
         threads.append(threading.get_ident())
         return True
 
-    monkeypatch.setattr("airflow_provider_assistant.client.tls.tls_context", create)
+    monkeypatch.setattr("airflow_provider_assistant.client.network.tls_context", create)
     async with RateLimitedClient(ClientSettings("https://assistant.example/api/v1", "key")) as client:
         await asyncio.gather(*(client.prepare() for _ in range(20)))
         await client.prepare()

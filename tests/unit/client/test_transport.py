@@ -118,5 +118,5 @@ def test_each_http_library_is_used_by_one_module():
                 names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
                 for library in users.keys() & {name.partition(".")[0] for name in names}:
                     users[library].add(path.stem)
-    # tls.py takes the default certificates from httpx, and sends nothing.
-    assert users == {"httpx": {"httpx_transport", "tls"}, "aiohttp": {"aiohttp_transport"}}
+    # network.py takes the default certificates from httpx, and sends nothing.
+    assert users == {"httpx": {"httpx_transport", "network"}, "aiohttp": {"aiohttp_transport"}}
