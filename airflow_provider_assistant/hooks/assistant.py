@@ -54,10 +54,7 @@ class AssistantHook(BaseHook):
     :class:`~airflow_provider_assistant.exceptions.AssistantError`. Each reply keeps the JSON as received in ``raw``.
     ``site_id`` and ``tenant_id`` of a method override those of the hook, and these override those of the connection.
 
-    Under asyncio, send the same calls through :meth:`async_client`::
-
-        async with hook.async_client() as client:
-            limits = await client.asend(endpoints.get_limits(hook.resolve_tenant_id()))
+    Under asyncio, send the same calls with the ``asend`` of :meth:`async_client`.
 
     :param assistant_conn_id: Id of the Airflow connection. Default: ``assistant_default``.
     :param tenant_id: Tenant that overrides the connection's ``tenant_id``. Default: None, the connection's.
@@ -91,8 +88,6 @@ class AssistantHook(BaseHook):
         """Return which standard fields of the connection form are hidden or renamed; only Airflow 3.1 calls this."""
         return {name.replace("-", "_"): value for name, value in extra.STANDARD_FIELDS.items()}
 
-    # -- connection --------------------------------------------------------------------------------
-
     @cached_property
     def settings(self) -> Settings:
         """Settings of the connection, read once per hook; :meth:`load_settings_async` reads them again."""
@@ -107,6 +102,9 @@ class AssistantHook(BaseHook):
         """Return :attr:`client`; this is Airflow's common hook interface."""
         return self.client
 
+    def _read_settings(self) -> Settings:
+        return Settings.of(self.get_connection(self.assistant_conn_id))
+
     async def load_settings_async(self) -> Settings:
         """Read the connection again, without blocking the event loop; :attr:`settings` is updated as well."""
         from asgiref.sync import sync_to_async
@@ -115,9 +113,6 @@ class AssistantHook(BaseHook):
         # triggerer answers synchronous calls only from asgiref's thread.
         self.settings = await sync_to_async(self._read_settings)()
         return self.settings
-
-    def _read_settings(self) -> Settings:
-        return Settings.of(self.get_connection(self.assistant_conn_id))
 
     @contextlib.asynccontextmanager
     async def async_client(self) -> AsyncIterator[AssistantClient]:
@@ -199,8 +194,6 @@ class AssistantHook(BaseHook):
             message = str(error).replace(f"connection {self.assistant_conn_id!r}", "the connection")
             return False, f"{step}: {message}"
         return True, f"{result}; site {site_id!r} was found"
-
-    # -- calls -------------------------------------------------------------------------------------
 
     def send(self, call: Call[T], on_ambiguous: OnAmbiguous | None = None) -> T:
         """
@@ -288,8 +281,7 @@ class AssistantHook(BaseHook):
             self.log.info("An earlier attempt had created the document of this call: %s.", call)
         reason = needs_attention(created.status, created.words)
         if reason:
-            document_id = escaped(str(created.document_id))
-            self.log.warning("Document %s of %s: %s.", document_id, call.subject, reason)
+            self.log.warning("Document %s of %s: %s.", escaped(str(created.document_id)), call.subject, reason)
         return created
 
     def document_routes(self) -> DocumentRoutes:
@@ -387,10 +379,9 @@ class AssistantHook(BaseHook):
 
     def get_chat_request(self, request_id: str, *, site_id: str | None = None) -> ChatRequest:
         """
-        Read the status and, once complete, the answer of an async chat request (``GET …/chat/requests/{request_id}``).
+        Read an async chat request (``GET …/chat/requests/{request_id}``).
 
-        :return: The reply; ``state`` is ``pending``, ``complete`` or ``failed``, ``text`` the answer of a complete
-            request, ``error`` the reason of a failed one.
+        :return: The reply; ``state`` is ``pending``, ``complete`` (``text`` is the answer) or ``failed`` (``error``).
         """
         words = self.settings.client.words
         return self.send(endpoints.get_chat_request(self.resolve_site_id(site_id), request_id, words))
