@@ -155,9 +155,8 @@ class AssistantHook(BaseHook):
 
     def known_tenant_id(self) -> str | None:
         """Return the hook's tenant, else the connection's; None if neither is set."""
-        if self.tenant_id is None and self.settings.tenant_id is None:
-            return None
-        return self.resolve_tenant_id()
+        is_known = self.tenant_id is not None or self.settings.tenant_id is not None
+        return self.resolve_tenant_id() if is_known else None
 
     def site(self, site_id: str | None = None) -> Site:
         """Return the site as the ledger and the datasets identify it: by service and id."""
@@ -225,9 +224,7 @@ class AssistantHook(BaseHook):
 
     def call(self, method: str, path: str, json: Mapping[str, Any] | None = None) -> ApiReply:
         """
-        Send a request to a route that no other method covers.
-
-        A path may have the e-mail address of a user in it, which no log and no error shows.
+        Send a request to a route that no other method covers. No log shows an e-mail address in its path.
 
         :param path: Path below the base URL, already percent-encoded, such as ``/m2m/tenants/acme-inc/usage``.
         :param json: JSON object to send as the body. Default: None, no body.
@@ -317,9 +314,8 @@ class AssistantHook(BaseHook):
         """
         Activate or deactivate documents, in requests of bounded size, and return the reply to each.
 
-        Needs ``manage_documents``. If a request fails, the documents of earlier ones are changed.
-
-        :param status: ``active`` or ``inactive``, in exactly this spelling.
+        Needs ``manage_documents``. If a request fails, the documents of earlier ones are changed. Another spelling of
+        ``status`` is an error.
         """
         if status not in CHANGE_BY_STATUS:
             raise AssistantInputError(
@@ -352,8 +348,7 @@ class AssistantHook(BaseHook):
         """
         Ask the assistant and return its answer from the same round trip (``POST …/chat``).
 
-        :param session_id: Id of the session; :func:`airflow_provider_assistant.api.sessions.session_id` builds stable
-            ids.
+        :param session_id: Id of the session; ``session_id`` of :mod:`.api.sessions` builds stable ids.
         :param email: E-mail address of the end user. Default: None, not sent.
         :param response_language: Language code of the answer, such as ``en``. Default: None, not sent.
         :param on_ambiguous: What to do if the service may have received the message and no answer came, see
