@@ -42,6 +42,8 @@ _TITLES = {
     "verify": "Verify TLS",
     "ca_bundle": "CA bundle",
     "client_cert": "Client certificate",
+    "complete_words": "Status words: complete",
+    "failed_words": "Status words: failed",
 }
 
 
