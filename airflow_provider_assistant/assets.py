@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 AssetKind: TypeAlias = Literal["documents", "chat", "feedback", "statistics"]
 FORM = "assistant://host/site/kind, such as assistant://assistant.example.com/help/documents"
-HTTPS_PORT = ":443"
 
 
 def assistant_asset(
@@ -25,26 +24,16 @@ def assistant_asset(
     Return the asset of a part of a site, for ``outlets`` and ``schedule``.
 
     :param host: Host of the service, with a port if it is not 443, as in the connection's base URL.
-    :param site: Id of the site.
     :param kind: ``documents`` (written by loads), ``chat`` (questions), ``feedback`` (ratings) or ``statistics`` (read
         by exports). Default: ``documents``.
     :param extra: Extra of the asset. The extra of its events contains the counts. Default: none.
-    :return: The asset.
     :raises AssistantInputError: The kind is unknown, the site is empty, or the host is not a host name.
     """
     return Asset(uri=site_uri(host, site, kind), extra=extra)
 
 
 def site_uri(host: str, site: str, kind: AssetKind) -> str:
-    """
-    Return the URI of a part of a site.
-
-    :param host: Host of the service, with a port if it is not 443.
-    :param site: Id of the site.
-    :param kind: ``documents``, ``chat``, ``feedback`` or ``statistics``.
-    :return: The URI, such as ``assistant://assistant.example.com/help/documents``.
-    :raises AssistantInputError: The kind is unknown, the site is empty, or the host is not a host name.
-    """
+    """Return the URI of a part of a site, such as ``assistant://assistant.example.com/help/documents``."""
     if not host or set(host) & set("/@?# "):
         raise AssistantInputError(
             "host must be a host name with an optional port, such as assistant.example.com, without scheme, user or "
@@ -59,13 +48,7 @@ def site_uri(host: str, site: str, kind: AssetKind) -> str:
 
 
 def sanitize_uri(uri: SplitResult) -> SplitResult:
-    """
-    Return the normalized form of an asset URI. Airflow calls this for every asset with the scheme ``assistant``.
-
-    :param uri: The URI, split.
-    :return: The URI with a lower-case host, without the default port and without empty path segments.
-    :raises ValueError: The URI has no host or no site, or contains a user or a query.
-    """
+    """Return the normalized form of an asset URI. Airflow calls this for every asset with the scheme ``assistant``."""
     if "@" in uri.netloc or uri.query:
         raise ValueError(f"an assistant's asset has neither user, key nor query: {FORM}")
     path = [part for part in uri.path.split("/") if part]
@@ -75,13 +58,7 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
 
 
 def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> Dataset:  # noqa: ARG001
-    """
-    Return the OpenLineage dataset of an asset, the same that loads and exports report.
-
-    :param asset: Asset with the scheme ``assistant``.
-    :param lineage_context: Context that Airflow passes; not used.
-    :return: The dataset.
-    """
+    """Return the OpenLineage dataset of an asset, the same that loads and exports report. Airflow calls this."""
     from airflow.providers.common.compat.openlineage.facet import Dataset
 
     namespace, name = dataset_name(asset.uri)
@@ -89,4 +66,4 @@ def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> Dataset:
 
 
 def _normal_host(host: str) -> str:
-    return host.lower().removesuffix(HTTPS_PORT)
+    return host.lower().removesuffix(":443")

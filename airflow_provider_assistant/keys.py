@@ -1,9 +1,8 @@
 """
 Keys of rows: the values of the key columns as text.
 
-Dataframes, Parquet, CSV, JSON lines and the command line deliver the same value as different types,
-and one missing id turns a whole pandas column of integers into floats. Keys are therefore compared
-by value, not by type.
+Dataframes, Parquet, CSV, JSON lines and the command line deliver the same value as different types, and one missing id
+turns a whole pandas column of integers into floats. Keys are therefore compared by value, not by type.
 """
 
 from __future__ import annotations
@@ -41,42 +40,32 @@ def hash_of(text: str) -> str:
 
 def key_text(value: Any) -> str | None:
     """
-    Convert a value of a key column to the text by which keys are compared.
+    Convert a value of a key column to the text by which keys are compared; None if it is missing.
 
-    - Missing: None, NaN, NaT, ``pd.NA``, and text that contains only whitespace.
-    - Text: unchanged except for surrounding whitespace: ``007`` differs from ``7``, and ``1.10``
-      from ``1.1``. Only whole numbers with zeros after the point, ``True`` and ``False`` count as
-      the value that they spell.
-    - Numbers: by value, regardless of type: 7, 7.0, ``Decimal("7.00")`` and ``numpy.int64(7)`` are
-      ``7``; 0.50 is ``0.5``. Booleans: ``true`` and ``false``.
-    - Timestamps: with a time zone in UTC, ``2026-01-31 08:30:00+00:00``; without one as they are,
-      ``2026-01-31 08:30:00``, and at midnight the date alone. Fractions of a second have no zeros
-      at their end. A text is never taken for a time: read a column as times in all formats, or as
-      text in all.
-    - Dates, times, UUIDs and paths: the result of ``str``.
+    Text stays as it is except for surrounding whitespace: ``007`` differs from ``7``, ``1.10`` from ``1.1``, and no
+    text is taken for a time. Only whole numbers with zeros after the point, ``True`` and ``False`` count as the value
+    that they spell. Numbers are compared by value: 7, 7.0 and ``Decimal("7.00")`` are ``7``. Times with a zone are in
+    UTC; times without one stay as they are, and at midnight are the date alone.
 
-    :raises ValueError: The value cannot identify a row: it is of another type, or a float so large
-        that it may have lost digits.
+    :raises ValueError: The value cannot identify a row: it is of another type, or a float so large that it may have
+        lost digits.
     :raises OverflowError: The value is a time that UTC does not have.
     """
-    text: str | None
     if isinstance(value, str):
         text = _WHOLE.sub(r"\1", str.strip(value))
         return _USUAL_SPELLINGS.get(text, text) or None
     if is_missing(value):
         return None
-    kind = type(value)
-    text = None
-    if isinstance(value, Number) or kind.__name__ in {"bool", "bool_"}:
-        text = _of_number(value)
-    elif isinstance(value, datetime):
-        text = str(value.astimezone(UTC) if value.tzinfo else value)
-    elif isinstance(value, date | time | UUID | PurePath):
-        text = str(value)
-    if text is not None:
-        return _without_zeros(text) if isinstance(value, datetime | time) else text
+    if isinstance(value, Real | Decimal) or _is_boolean(value):
+        return _text_of_number(value)
+    if isinstance(value, datetime) and value.tzinfo:
+        value = value.astimezone(UTC)
+    if isinstance(value, datetime | time):
+        return _without_zeros(str(value))
+    if isinstance(value, date | UUID | PurePath):
+        return str(value)
     raise ValueError(
-        f"holds a {kind.__name__}, and a key must be text, a number, a boolean, a date, a time, a UUID or a path"
+        f"holds a {type(value).__name__}, and a key must be text, a number, a boolean, a date, a time, a UUID or a path"
     )
 
 
@@ -89,20 +78,22 @@ def is_missing(value: Any) -> bool:
     return isinstance(value, Number) and bool(value != value)  # noqa: PLR0124 (true of NaN only)
 
 
-def _of_number(value: Any) -> str | None:
+def _is_boolean(value: Any) -> bool:
     # NumPy's booleans are not of Python's type.
-    if type(value).__name__ in {"bool", "bool_"}:
+    return type(value).__name__ in {"bool", "bool_"}
+
+
+def _text_of_number(value: Any) -> str:
+    if _is_boolean(value):
         return "true" if value else "false"
     if isinstance(value, Integral):
         return str(int(value))
-    if isinstance(value, Real):
+    if not isinstance(value, Decimal):
         value = float(value)
         if abs(value) >= _INEXACT:
             raise ValueError("is a float too large to be exact; read the column as text or as Int64")
         # repr() has the shortest digits that give this float; Decimal(0.1) would have 55.
         value = Decimal(repr(value))
-    if not isinstance(value, Decimal):
-        return None
     if not value.is_finite() or abs(value.adjusted()) > _MAX_DIGITS:
         raise ValueError("is not a finite number of at most 1,000 digits")
     text = f"{value:f}"
@@ -117,20 +108,14 @@ def _without_zeros(text: str) -> str:
 
 
 def key_column(values: Iterable[Any]) -> tuple[list[str | None], dict[int, str]]:
-    """
-    Convert a key column to text.
-
-    :return: The texts, None for missing and invalid values; and the reason for each invalid value by
-        position from 0.
-    """
+    """Convert a key column to texts, None for invalid values; with the reason for each of them by position from 0."""
     values = list(values)
     with contextlib.suppress(TypeError):
         # Most keys are strings that need no conversion. str.strip raises a TypeError for other types.
         stripped = list(map(str.strip, values))
         is_plain = all(stripped) and _USUAL_SPELLINGS.keys().isdisjoint(stripped)
         if is_plain and ".0" not in "\n".join(stripped):
-            no_problems: dict[int, str] = {}
-            return [*stripped], no_problems
+            return [*stripped], {}
     texts: list[str | None] = []
     problems: dict[int, str] = {}
     for position, value in enumerate(values):
@@ -143,28 +128,20 @@ def key_column(values: Iterable[Any]) -> tuple[list[str | None], dict[int, str]]
 
 
 def key_label(names: Sequence[str], texts: Sequence[str | None]) -> str:
-    """
-    Return a key as readable text: the value of one column, or ``name=value`` pairs of several.
-
-    A label longer than ``LABEL_LENGTH`` is cut and ends in a digest of the whole label, so that
-    different keys have different labels.
-
-    :param texts: Values of the key columns, see :func:`key_text`.
-    """
+    """Return a key as readable text of at most ``LABEL_LENGTH`` characters."""
     return short_label(whole_label(names, texts))
 
 
 def whole_label(names: Sequence[str], texts: Sequence[str | None]) -> str:
-    """Return the label of :func:`key_label` at its full length. Characters may be escaped."""
+    """Return a key as readable text: the value of one column, or ``name=value`` pairs. Characters may be escaped."""
     values = ["" if text is None else text for text in texts]
     if len(names) == 1:
         return storable(values[0])
-    pairs = [f"{name}={value}" for name, value in zip(names, values, strict=True)]
-    return storable(", ".join(pairs))
+    return storable(", ".join(f"{name}={value}" for name, value in zip(names, values, strict=True)))
 
 
 def short_label(label: str) -> str:
-    """Cut a label to ``LABEL_LENGTH`` characters; a cut one ends in a digest of the whole."""
+    """Cut a label to ``LABEL_LENGTH`` characters; a cut one ends in a digest, so that it differs from others."""
     if len(label) <= LABEL_LENGTH:
         return label
     # A byte is two hexadecimal digits.
@@ -174,26 +151,22 @@ def short_label(label: str) -> str:
 
 def key_names(given: Any, parameter: str = "key_columns") -> list[str]:
     """
-    Return the names of the key columns as a list without repetitions.
+    Return one name, several names or None as a list without repetitions.
 
-    :param given: One name, several names, or None. Text in brackets is parsed as a list, because
-        Airflow renders a template of a list as text.
-    :param parameter: Name of the parameter, for the error.
+    Text in brackets is parsed as a list, because Airflow renders a template of a list as text.
+
     :raises AssistantInputError: An element is not a non-empty string.
     """
     if isinstance(given, str):
-        given = given.strip() or None
-    if isinstance(given, str) and given.startswith("[") and given.endswith("]"):
-        with contextlib.suppress(ValueError, SyntaxError):
-            given = ast.literal_eval(given)
-    if given is None:
-        return []
+        given = given.strip()
+        if given.startswith("[") and given.endswith("]"):
+            with contextlib.suppress(ValueError, SyntaxError):
+                given = ast.literal_eval(given)
     is_several = isinstance(given, Iterable) and not isinstance(given, str)
-    names = list(given) if is_several else [given]
+    names = list(given) if is_several else [] if given in (None, "") else [given]
     for name in names:
         if not isinstance(name, str) or not name:
             raise AssistantInputError(
-                f"{parameter} must be the name of a column or a list of names, not {name!r}",
-                field=parameter,
+                f"{parameter} must be the name of a column or a list of names, not {name!r}", field=parameter
             )
     return list(dict.fromkeys(names))

@@ -91,7 +91,7 @@ def _evaluate(out: Console, args: argparse.Namespace, signals: Interruptions) ->
         check_questions(golden, args)
     _check(args, gate, cases)
     if not saved:
-        hook = open_hook(out, argparse.Namespace(conn_id=_connection(args.conn_id), site=args.site))
+        hook = open_hook(out, argparse.Namespace(conn_id=_connection(args.conn_id), site=args.site), waits=True)
         hook.resolve_site_id()
     with unfinished_run(_unfinished_folder(args, hook)) as run:
         if run.is_resumed:

@@ -33,7 +33,7 @@ TICK = 0.1
 @command
 def load(out: Console, args: argparse.Namespace) -> int:
     """Load the rows that are not yet loaded, or show them with ``--dry-run``."""
-    hook = open_hook(out, args)
+    hook = open_hook(out, args, waits=True)
     options = LoadOptions(**{name: getattr(args, name) for name in OPTIONS})
     if options.missing_in == "groups" and not args.group:
         raise AssistantInputError("--missing-in groups needs --group COLUMN", field="group")

@@ -9,6 +9,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeAlias
 
 import sqlalchemy as sa
@@ -94,10 +95,12 @@ def exit_code(error: Exception) -> int:
     return next((code for kinds, code in EXIT_CODES if isinstance(error, kinds)), BUG)
 
 
-def open_hook(out: Console, args: argparse.Namespace) -> AssistantHook:
+def open_hook(out: Console, args: argparse.Namespace, *, waits: bool = False) -> AssistantHook:
     """
     Return the hook of the connection in the arguments. Hides the API key in all further output.
 
+    :param waits: Whether to wait for the end of an outage as tasks do. Default: False, a person at a terminal is told
+        within ten seconds that nothing answers.
     :return: The hook, with the connection's settings already read.
     """
     try:
@@ -112,7 +115,10 @@ def open_hook(out: Console, args: argparse.Namespace) -> AssistantHook:
         ) from None
     out.hide(connection.password)
     hook = AssistantHook(args.conn_id, tenant_id=getattr(args, "tenant", None), site_id=getattr(args, "site", None))
-    _ = hook.settings
+    settings = hook.settings
+    if not waits:
+        rule = replace(settings.client.retry, attempts=min(settings.client.retry.attempts, 2), initial_backoff=0.1)
+        hook.settings = replace(settings, client=replace(settings.client, retry=rule))
     return hook
 
 

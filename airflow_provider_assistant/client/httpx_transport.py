@@ -61,6 +61,7 @@ class Watch:
         self._seconds = 0.0
         self._socket: socket.socket | None = None
         self._timer: threading.Timer | None = None
+        self._lock = threading.Lock()
 
     @contextlib.contextmanager
     def within(self, seconds: float) -> Iterator[None]:
@@ -77,10 +78,9 @@ class Watch:
         except httpx.TransportError as broken:
             error = broken
         finally:
-            # The timer must not end the next request of the connection.
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer.join()
+            with self._lock:
+                if self._timer is not None:
+                    self._timer.cancel()
                 self._timer = None
         if self._is_over:
             raise ResponseTimeout from error
@@ -96,13 +96,16 @@ class Watch:
         elif event.endswith("send_request_headers.started"):
             self.is_sent = info["request"].method != b"CONNECT"
         elif event.endswith("send_request_body.complete") and self.is_sent:
-            self._timer = threading.Timer(self._seconds, self._end)
-            self._timer.daemon = True
-            self._timer.start()
+            self._timer = timer = threading.Timer(self._seconds, lambda: self._end(timer))
+            timer.daemon = True
+            timer.start()
 
-    def _end(self) -> None:
-        self._is_over = True
-        if self._socket is not None:
+    def _end(self, timer: threading.Timer) -> None:
+        with self._lock:
+            if timer is not self._timer or self._socket is None:
+                # Its request has ended, and the next one may have begun.
+                return
+            self._is_over = True
             # The socket may already be closed. SSLSocket.shutdown would let the reader continue with encrypted bytes.
             with contextlib.suppress(OSError):
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)

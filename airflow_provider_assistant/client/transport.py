@@ -139,7 +139,7 @@ class BoundedBody:
         self._body += piece[:room]
         if len(self._body) > self._limit:
             del self._body[self._limit :]
-            self.defect = f"is larger than max_response_bytes of the Airflow connection allows ({self._limit} bytes)"
+            self.defect = f"is larger than a reply may be ({self._limit} bytes)"
         has_more_data = self._decompressor is not None and bool(self._decompressor.unused_data)
         return self.defect is None and not has_more_data
 

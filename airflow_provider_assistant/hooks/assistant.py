@@ -54,10 +54,7 @@ class AssistantHook(BaseHook):
     :class:`~airflow_provider_assistant.exceptions.AssistantError`. Each reply keeps the JSON as received in ``raw``.
     ``site_id`` and ``tenant_id`` of a method override those of the hook, and these override those of the connection.
 
-    Under asyncio, send the same calls through :meth:`async_client`::
-
-        async with hook.async_client() as client:
-            limits = await client.asend(endpoints.get_limits(hook.resolve_tenant_id()))
+    Under asyncio, send the same calls with the ``asend`` of :meth:`async_client`.
 
     :param assistant_conn_id: Id of the Airflow connection. Default: ``assistant_default``.
     :param tenant_id: Tenant that overrides the connection's ``tenant_id``. Default: None, the connection's.
@@ -91,8 +88,6 @@ class AssistantHook(BaseHook):
         """Return which standard fields of the connection form are hidden or renamed; only Airflow 3.1 calls this."""
         return {name.replace("-", "_"): value for name, value in extra.STANDARD_FIELDS.items()}
 
-    # -- connection --------------------------------------------------------------------------------
-
     @cached_property
     def settings(self) -> Settings:
         """Settings of the connection, read once per hook; :meth:`load_settings_async` reads them again."""
@@ -106,6 +101,9 @@ class AssistantHook(BaseHook):
     def get_conn(self) -> AssistantClient:
         """Return :attr:`client`; this is Airflow's common hook interface."""
         return self.client
+
+    def _read_settings(self) -> Settings:
+        return Settings.of(self.get_connection(self.assistant_conn_id))
 
     async def load_settings_async(self) -> Settings:
         """Read the connection again, without blocking the event loop; :attr:`settings` is updated as well."""
@@ -160,9 +158,8 @@ class AssistantHook(BaseHook):
 
     def known_tenant_id(self) -> str | None:
         """Return the hook's tenant, else the connection's; None if neither is set."""
-        if self.tenant_id is None and self.settings.tenant_id is None:
-            return None
-        return self.resolve_tenant_id()
+        is_known = self.tenant_id is not None or self.settings.tenant_id is not None
+        return self.resolve_tenant_id() if is_known else None
 
     def site(self, site_id: str | None = None) -> Site:
         """Return the site as the ledger and the datasets identify it: by service and id."""
@@ -200,8 +197,6 @@ class AssistantHook(BaseHook):
             return False, f"{step}: {message}"
         return True, f"{result}; site {site_id!r} was found"
 
-    # -- calls -------------------------------------------------------------------------------------
-
     def send(self, call: Call[T], on_ambiguous: OnAmbiguous | None = None) -> T:
         """
         Send a call that was built with :mod:`airflow_provider_assistant.api.endpoints`, and return its reply.
@@ -232,9 +227,7 @@ class AssistantHook(BaseHook):
 
     def call(self, method: str, path: str, json: Mapping[str, Any] | None = None) -> ApiReply:
         """
-        Send a request to a route that no other method covers.
-
-        A path may have the e-mail address of a user in it, which no log and no error shows.
+        Send a request to a route that no other method covers. No log shows an e-mail address in its path.
 
         :param path: Path below the base URL, already percent-encoded, such as ``/m2m/tenants/acme-inc/usage``.
         :param json: JSON object to send as the body. Default: None, no body.
@@ -288,8 +281,7 @@ class AssistantHook(BaseHook):
             self.log.info("An earlier attempt had created the document of this call: %s.", call)
         reason = needs_attention(created.status, created.words)
         if reason:
-            document_id = escaped(str(created.document_id))
-            self.log.warning("Document %s of %s: %s.", document_id, call.subject, reason)
+            self.log.warning("Document %s of %s: %s.", escaped(str(created.document_id)), call.subject, reason)
         return created
 
     def document_routes(self) -> DocumentRoutes:
@@ -325,9 +317,8 @@ class AssistantHook(BaseHook):
         """
         Activate or deactivate documents, in requests of bounded size, and return the reply to each.
 
-        Needs ``manage_documents``. If a request fails, the documents of earlier ones are changed.
-
-        :param status: ``active`` or ``inactive``, in exactly this spelling.
+        Needs ``manage_documents``. If a request fails, the documents of earlier ones are changed. Another spelling of
+        ``status`` is an error.
         """
         if status not in CHANGE_BY_STATUS:
             raise AssistantInputError(
@@ -360,8 +351,7 @@ class AssistantHook(BaseHook):
         """
         Ask the assistant and return its answer from the same round trip (``POST …/chat``).
 
-        :param session_id: Id of the session; :func:`airflow_provider_assistant.api.sessions.session_id` builds stable
-            ids.
+        :param session_id: Id of the session; ``session_id`` of :mod:`.api.sessions` builds stable ids.
         :param email: E-mail address of the end user. Default: None, not sent.
         :param response_language: Language code of the answer, such as ``en``. Default: None, not sent.
         :param on_ambiguous: What to do if the service may have received the message and no answer came, see
@@ -387,10 +377,9 @@ class AssistantHook(BaseHook):
 
     def get_chat_request(self, request_id: str, *, site_id: str | None = None) -> ChatRequest:
         """
-        Read the status and, once complete, the answer of an async chat request (``GET …/chat/requests/{request_id}``).
+        Read an async chat request (``GET …/chat/requests/{request_id}``).
 
-        :return: The reply; ``state`` is ``pending``, ``complete`` or ``failed``, ``text`` the answer of a complete
-            request, ``error`` the reason of a failed one.
+        :return: The reply; ``state`` is ``pending``, ``complete`` (``text`` is the answer) or ``failed`` (``error``).
         """
         words = self.settings.client.words
         return self.send(endpoints.get_chat_request(self.resolve_site_id(site_id), request_id, words))

@@ -35,7 +35,16 @@ STANDARD_FIELDS: dict[str, Any] = {
     "relabeling": {"host": "Base URL", "password": "API key"},
     "placeholders": {"host": "https://assistant.example.com/api/v1"},
 }
-_TITLES = {"verify": "Verify TLS", "ca_bundle": "CA bundle"}
+# Names in the form that do not follow from those of the fields.
+_TITLES = {
+    "timeout": "Timeout (s)",
+    "chat_timeout": "Chat timeout (s)",
+    "verify": "Verify TLS",
+    "ca_bundle": "CA bundle",
+    "client_cert": "Client certificate",
+    "complete_words": "Status words: complete",
+    "failed_words": "Status words: failed",
+}
 
 
 class ConnectionExtra(BaseModel):

@@ -79,34 +79,28 @@ def test_ten_megabytes_of_json_are_read(send, call):
 
 @pytest.mark.promise("replies and errors", "A reply of any size is read within a limit of memory.")
 @BOTH
-@pytest.mark.parametrize("framing", [b"Content-Length: 10000000000\r\n\r\n", b"Connection: close\r\n\r\n"])
+@pytest.mark.parametrize(
+    "framing", [b"Content-Length: 10000000000", b"Connection: close", b"Transfer-Encoding: chunked"]
+)
 def test_ten_gigabytes_are_not_read(send, call, framing):
     piece = b"x" * MEGABYTE
+    if b"chunked" in framing:
+        piece = b"%x\r\n%s\r\n" % (MEGABYTE, piece)
 
     def speak(line):
-        line.say(HEAD + framing)
+        line.say(HEAD + framing + b"\r\n\r\n")
         for _ in range(10_000):
             line.say(piece)
 
     with HostileService(speak) as service:
         tracemalloc.start()
-        with pytest.raises(AssistantResponseError, match="max_response_bytes") as caught:
+        with pytest.raises(AssistantResponseError, match="larger than a reply may be") as caught:
             send(service.url, call, max_response_bytes=MEGABYTE)
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     assert most < 20 * MEGABYTE
     assert ("was carried out" in str(caught.value)) == (call is CREATE)
     assert service.requests == 1
-
-
-def test_chunks_without_an_end_are_not_read(send):
-    def speak(line):
-        line.say(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
-        for _ in range(10_000):
-            line.say(b"10000\r\n" + b"x" * 65536 + b"\r\n")
-
-    with HostileService(speak) as service, pytest.raises(AssistantResponseError, match="max_response_bytes"):
-        send(service.url, READ, max_response_bytes=MEGABYTE)
 
 
 def test_a_connection_is_used_again_after_a_reply_that_was_too_large(send):

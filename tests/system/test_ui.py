@@ -25,6 +25,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
+from airflow_provider_assistant.hooks.extra import form_fields
 from airflow_provider_assistant.sandbox.messages import DEFAULT_KEY
 from tests.live.airflow import LiveAirflow
 from tests.live.chromium import chromium
@@ -39,26 +40,7 @@ pytestmark = pytest.mark.system
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 PATIENCE = 30
 STANDARD_LABELS = ["Description", "Base URL", "API key"]
-EXTRA_LABELS = [
-    "Tenant",
-    "Site",
-    "Service name",
-    "Timeout (s)",
-    "Chat timeout (s)",
-    "Retries",
-    "Max concurrency",
-    "Verify TLS",
-    "CA bundle",
-    "Client certificate",
-    "Client key",
-    "Max response (bytes)",
-    "Status words: complete",
-    "Status words: failed",
-    "Rating words",
-    "Ledger connection",
-    "Manage documents",
-    "Gateway refusals",
-]
+EXTRA_LABELS = [field["label"] for field in form_fields().values()]
 HIDDEN_LABELS = {"Host", "Password", "Login", "Port", "Schema"}
 
 

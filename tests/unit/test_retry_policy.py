@@ -10,7 +10,7 @@ from airflow_provider_assistant.exceptions import AssistantAmbiguousError, Assis
 from airflow_provider_assistant.operators.chat import AssistantChatOperator
 from airflow_provider_assistant.operators.limits import AssistantLimitsOperator
 from airflow_provider_assistant.retry_policy import AssistantRetryPolicy
-from tests.versions import AIRFLOW, needs, read_back
+from tests.versions import needs, read_back
 
 
 @needs("retry policy")
@@ -33,12 +33,6 @@ def test_otherwise_as_the_task_says(error: Exception) -> None:
     from airflow.sdk import RetryDecision
 
     assert AssistantRetryPolicy().evaluate(error, 1, 3) == RetryDecision.default()
-
-
-@pytest.mark.skipif(AIRFLOW >= (3, 3), reason="this Airflow has retry policies")
-def test_an_older_airflow_is_named() -> None:
-    with pytest.raises(RuntimeError, match=r"needs Airflow 3\.3"):
-        AssistantRetryPolicy()
 
 
 @needs("retry policy")

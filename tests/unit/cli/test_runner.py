@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import socket
+import time
 
 import pytest
 import sqlalchemy as sa
@@ -11,7 +14,8 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowNotFoun
 
 from airflow_provider_assistant import exceptions
 from airflow_provider_assistant.cli import runner
-from airflow_provider_assistant.cli.runner import command, exit_code
+from airflow_provider_assistant.cli.output import Console
+from airflow_provider_assistant.cli.runner import command, exit_code, open_hook
 
 CODES = {
     "AssistantError": 4,
@@ -95,11 +99,11 @@ class TestCommand:
 
     def test_a_connection_that_cannot_be_used_does_not_show_its_key(self, cli, monkeypatch):
         monkeypatch.setenv(
-            "AIRFLOW_CONN_BAD", '{"conn_type":"assistant","host":"x","password":"sesame-12","extra":{"a":1}}'
+            "AIRFLOW_CONN_BAD", '{"conn_type":"assistant","host":"x","password":"sesame-12","extra":{"retries":"x"}}'
         )
         ran = cli("read", "limits", "--conn-id", "bad")
         assert ran.code == 2
-        assert "unknown extra a" in ran.err
+        assert "invalid extra: retries" in ran.err
         assert "sesame" not in ran.err
 
 
@@ -116,3 +120,26 @@ def test_standard_output_has_what_the_command_says_and_nothing_else(capsys):
         talkative(ARGS)
     said = capsys.readouterr()
     assert (said.out, said.err) == ("the result\n", "Airflow's log, which begins with its database\n")
+
+
+@pytest.mark.promise("command line", "A person is told within ten seconds that nothing answers.")
+@pytest.mark.parametrize("argv", [("read", "limits"), ("chat", "-m", "Anything?"), ("documents", "list")], ids=str)
+def test_a_person_is_told_within_ten_seconds_that_nothing_listens(argv, cli, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    fields = {"conn_type": "assistant", "host": f"http://127.0.0.1:{port}", "password": "key-of-a-test"}
+    fields["extra"] = {"tenant_id": "acme", "site_id": "docs", "manage_documents": True}
+    monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", json.dumps(fields))
+    started = time.monotonic()
+    ran = cli(*argv)
+    assert time.monotonic() - started < 10
+    assert ran.code == 4
+    assert f"127.0.0.1:{port}" in ran.err
+
+
+def test_a_load_waits_for_the_end_of_an_outage_as_tasks_do(connect):
+    connect(retries=4)
+    args = argparse.Namespace(conn_id="assistant_default")
+    out = Console(as_json=False)
+    assert open_hook(out, args, waits=True).settings.client.retry.outage_seconds == 80
+    assert open_hook(out, args).settings.client.retry.outage_seconds < 10

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.client.retry import RetryPolicy
 from airflow_provider_assistant.exceptions import AssistantError
-from airflow_provider_assistant.observability import metrics, tracing
+from airflow_provider_assistant.observability import metrics
 from tests.unit.client.ways import SENDERS
 from tests.wire import Answer, ScriptedService, client_of
 
@@ -65,7 +65,7 @@ def assert_hidden(address, text):
             assert spelling.casefold() not in text.casefold()
 
 
-@pytest.mark.promise("security", "An e-mail address in a request is in no log, error, span or metric.")
+@pytest.mark.promise("security", "An e-mail address in a request is in no log, error or metric.")
 @SENDERS
 @pytest.mark.parametrize("address", ADDRESSES)
 @pytest.mark.parametrize("status", [200, 302, 404])

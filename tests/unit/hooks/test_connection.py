@@ -288,7 +288,7 @@ def test_the_form_has_a_field_with_description_for_every_setting():
     fields = form_fields()
     assert set(fields) == set(ConnectionExtra.model_fields)
     assert fields["timeout"] == {
-        "label": "Timeout",
+        "label": "Timeout (s)",
         "description": "Longest time in seconds from the end of a request to the last byte of its response. Default: "
         "30.",
         "schema": {"type": ["number", "null"], "minimum": 0.1, "maximum": 86400},
