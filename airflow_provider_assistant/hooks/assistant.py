@@ -114,9 +114,6 @@ class AssistantHook(BaseHook):
         self.settings = await sync_to_async(self._read_settings)()
         return self.settings
 
-    def _read_settings(self) -> Settings:
-        return Settings.of(self.get_connection(self.assistant_conn_id))
-
     @contextlib.asynccontextmanager
     async def async_client(self) -> AsyncIterator[AssistantClient]:
         """
