@@ -29,6 +29,7 @@ from airflow_provider_assistant.evaluation.rubrics import JudgeOptions
 from airflow_provider_assistant.evaluation.scorers import exact_match, token_f1
 from airflow_provider_assistant.evaluation.scores import score_cases, to_table
 from airflow_provider_assistant.evaluation.summary import Summary
+from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.hooks import extra
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.loading.findings import findings_schema
@@ -196,18 +197,15 @@ def connection_fields() -> list[dict[str, str]]:
     return rows
 
 
-def repeats(kind: type[Exception]) -> dict[str, str]:
+def repeats(kind: type[AssistantError], *, in_task: bool) -> dict[str, str]:
     """Return who sends a request again after this error."""
-    return {
-        "Repeated in the task": yes(errors.is_transient(kind(""))),
-        "Airflow retries": yes(kind.default_retryable),
-    }
+    return {"Repeated in the task": yes(in_task), "Airflow retries": yes(kind.default_retryable)}
 
 
 def statuses() -> list[dict[str, str]]:
-    rows = {**errors.STATUSES, "5xx": errors.SERVER_ERROR, "other 4xx": errors.REFUSED, "other": errors.UNEXPECTED}
+    rows = {**errors.STATUSES, "5xx": errors.OTHER_5XX, "other 4xx": errors.OTHER_4XX, "other": errors.UNEXPECTED}
     return [
-        {"Status": str(status), "Exception": code(row.error.__name__), **repeats(row.error)}
+        {"Status": str(status), "Exception": code(row.error.__name__), **repeats(row.error, in_task=row.may_pass)}
         | {"Condition": row.meaning, "What to do": row.own_todo or row.error.default_todo}
         for status, row in rows.items()
     ]
@@ -215,7 +213,8 @@ def statuses() -> list[dict[str, str]]:
 
 def errors_without_a_status() -> list[dict[str, str]]:
     kinds = [kind for kind in runbook.ERRORS[1:] if not issubclass(kind, exceptions.AssistantAPIError)]
-    return [{"Exception": code(kind.__name__), **repeats(kind)} for kind in kinds]
+    repeated = {exceptions.AssistantConnectionError, exceptions.AssistantTimeoutError}
+    return [{"Exception": code(kind.__name__), **repeats(kind, in_task=kind in repeated)} for kind in kinds]
 
 
 def endpoint_tags() -> list[dict[str, str]]:
