@@ -8,12 +8,12 @@ import json
 import time
 
 import pytest
-from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 
 from airflow_provider_assistant.api.call import Response
 from airflow_provider_assistant.asking import state as state_module
 from airflow_provider_assistant.asking.questions import Questions
 from airflow_provider_assistant.asking.state import BatchState, Request
+from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.transport import AsyncTransport
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantRequestTimeoutError
@@ -230,7 +230,7 @@ class Service(AsyncTransport):
 
     @contextlib.asynccontextmanager
     async def shared_client(self, hook):
-        self.client = self.client or RateLimitedClient(self.settings, async_transport=self, now=now)
+        self.client = self.client or AssistantClient(self.settings, async_transport=self, now=now)
         yield self.client
 
 
