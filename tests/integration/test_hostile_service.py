@@ -26,10 +26,8 @@ from airflow_provider_assistant.exceptions import (
     AssistantResponseError,
     AssistantTimeoutError,
 )
-from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
 from tests.hostile import CALLS, KEY, Closed, HostileService, answer
 from tests.live.process import wait_for
-from tests.task_runs.context import execute_operator
 from tests.wire import SHORT_TIMEOUT, Answer, ScriptedService, client_of
 
 ONCE = RetryPolicy(attempts=1)
@@ -137,15 +135,6 @@ def test_a_slow_response_times_out(send, no_connect_timeout, call, head, dripped
         assert time.monotonic() - started > SHORT_TIMEOUT / 2
     assert isinstance(caught.value.__cause__ if call is CREATE else caught.value, AssistantTimeoutError)
     check_error(caught.value)
-
-
-def test_a_chunked_response_within_the_timeout_is_complete(send):
-    def speak(line):
-        line.drip(answer(b'{"n": 1}'), 0.001)
-
-    with HostileService(speak) as service:
-        for _ in range(2):
-            assert send(service.url, READ).raw == {"n": 1}
 
 
 def test_an_upload_does_not_count_towards_the_timeout(send):
@@ -353,14 +342,3 @@ def test_different_lengths_are_an_error(send):
     with HostileService(lambda line: line.say(answer(b'{"id": "d1"}', b"Content-Length: 5"))) as service:
         with pytest.raises(AssistantConnectionError):
             send(service.url, CALLS["limits"])
-
-
-def test_a_load_creates_each_row_once_behind_a_gateway_with_large_headers(ledger_home, monkeypatch):
-    headers = {"Set-Cookie": "session=" + "s" * 20_000, "Content-Security-Policy": "default-src 'self'; " * 2_000}
-    source = [{"id": str(number), "title": "t", "content": f"text {number}"} for number in range(3)]
-    load = AssistantLoadTextOperator(task_id="load", source=source, key_columns=["id"])
-    with ScriptedService(*[Answer(201, {"id": f"d{number}"}, headers) for number in range(3)]) as service:
-        connection = {"conn_type": "assistant", "host": service.url, "password": KEY, "extra": {"site_id": "docs"}}
-        monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", json.dumps(connection))
-        assert execute_operator(load)["created"] == 3
-    assert len(service.received) == 3

@@ -19,7 +19,7 @@ from airflow_provider_assistant.exceptions import AssistantInputError
 from tests.hostile import CALLS, KEY
 from tests.proxies import NAME, RecordingProxy, certificate, echoes, hangs, says, server_context, tls_front
 from tests.unit.client.ways import EXCHANGES, settings_of
-from tests.wire import Answer, ScriptedService, refusing_port
+from tests.wire import Answer, ScriptedService
 
 PASSWORD = "canary p@ss:w/ord#ü%"
 USER = "us er"
@@ -197,16 +197,6 @@ def test_without_a_tunnel_nothing_was_sent(exchange, after, monkeypatch, shown):
             assert not status or f"answered CONNECT with {status}" in text
             assert status or "tunnel" in after or "HTTPS_PROXY" in outcome.todo
         assert all(head.startswith(f"CONNECT {NAME}:443 ") and KEY not in head for head in proxy.heads)
-
-
-@EXCHANGES
-def test_a_proxy_that_cannot_be_reached(exchange, monkeypatch, shown):
-    with refusing_port() as port:
-        for address in (f"127.0.0.1:{port}", "proxy.invalid:3128"):
-            monkeypatch.setenv("HTTPS_PROXY", f"{CREDENTIALS}@{address}")
-            outcome, text = failure_of(exchange, settings_of(HTTPS))
-            shown(text)
-            assert "HTTPS_PROXY" in outcome.todo
 
 
 @EXCHANGES

@@ -205,9 +205,11 @@ def test_an_error_of_the_connection_says_its_cause_and_what_to_set(exchange, pai
             ("https://255.255.255.255/api/v1", "no connection to 255.255.255.255:443: Network is unreachable"),
         ):
             check(exchange(settings_of(url)), said, "the base URL in the Airflow connection")
-            monkeypatch.setenv("ALL_PROXY", url.removeprefix("https://").removesuffix("/api/v1"))
+            proxy = url.removeprefix("https://").removesuffix("/api/v1")
+            monkeypatch.setenv("ALL_PROXY", f"corp:canary-password@{proxy}")
             failure = exchange(settings_of("https://assistant.example/api/v1"))
             check(failure, said.replace(":443", ":80"), "the proxy in ALL_PROXY")
+            assert "canary" not in repr(failure)
             monkeypatch.delenv("ALL_PROXY")
 
 

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import ast
-import asyncio
 from pathlib import Path
 
 import pytest
 
 import airflow_provider_assistant
-from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Response, TransportFailure
 from airflow_provider_assistant.api.flow import RetryPolicy
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.defaults import ClientDefaults, set_client_defaults
-from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.transport import AsyncTransport, Transport
 from airflow_provider_assistant.exceptions import AssistantConnectionError
+from tests.hostile import CALLS, KEY
+from tests.unit.client.ways import SENDERS, asend
 
-CALL = endpoints.get_limits("acme-inc")
-KEY = "canary-key-0123456789"
+CALL = CALLS["limits"]
 SETTINGS = ClientSettings("http://assistant.invalid/api/v1", KEY, retry=RetryPolicy(attempts=1))
 ECHO = Response(200, {"x-echo": KEY}, f'{{"echo": "{KEY}"}}'.encode())
-BROKEN = TransportFailure("connection", f"Refused: {KEY}", sent=False)
 
 
 class Fake(Transport):
@@ -38,59 +35,31 @@ class Fake(Transport):
         self.closed += 1
 
 
-class AsyncFake(AsyncTransport):
-    def __init__(self, outcome: object) -> None:
-        self.outcome, self.calls, self.closed = outcome, [], 0
-
+class AsyncFake(Fake, AsyncTransport):
     async def exchange(self, call):
-        self.calls.append(call)
-        return self.outcome
+        return super().exchange(call)
 
     async def close(self):
-        self.closed += 1
+        super().close()
 
 
-def send(outcome):
-    fake = Fake(outcome)
-
-    def run():
-        with AssistantClient(SETTINGS, transport=fake) as client:
-            return client.send(CALL)
-
-    return fake, run
+def client_of(outcome, send):
+    fake = AsyncFake(outcome) if send is asend else Fake(outcome)
+    return fake, AssistantClient(SETTINGS, **{"async_transport" if send is asend else "transport": fake})
 
 
-def asend(outcome, kind=AssistantClient):
-    fake = AsyncFake(outcome)
-
-    async def run():
-        async with kind(SETTINGS, async_transport=fake) as client:
-            return await client.asend(CALL)
-
-    return fake, lambda: asyncio.run(run())
-
-
-def asend_limited(outcome):
-    return asend(outcome, RateLimitedClient)
-
-
-WAYS = pytest.mark.parametrize("way", [send, asend, asend_limited])
-
-
-@WAYS
-def test_calls_go_through_the_transport_which_the_client_closes(way):
-    fake, run = way(ECHO)
-    assert run().raw.keys() == {"echo"}
+@SENDERS
+def test_calls_go_through_the_transport_which_the_client_closes(send):
+    fake, client = client_of(ECHO, send)
+    assert send(client, CALL).raw == {"echo": "***"}
     assert (fake.calls, fake.closed) == ([CALL], 1)
 
 
-@WAYS
-def test_the_api_key_is_redacted_from_every_outcome(way):
-    _, run = way(ECHO)
-    assert run().raw == {"echo": "***"}
-    _, run = way(BROKEN)
+@SENDERS
+def test_the_api_key_is_redacted_from_failures(send):
+    _, client = client_of(TransportFailure("connection", f"Refused: {KEY}", sent=False), send)
     with pytest.raises(AssistantConnectionError) as caught:
-        run()
+        send(client, CALL)
     assert "Refused: ***" in str(caught.value)
     assert KEY not in str(caught.value)
 

@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Upload
-from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.operators.documents import AssistantUploadFilesOperator
 from tests.unit.client.ways import SENDERS, asend, send
 from tests.wire import Answer, ScriptedService, client_of
 
@@ -89,13 +87,3 @@ def test_each_attempt_sends_the_whole_file_and_leaves_it_open(send):
         send(client_of(twice.url), call)
         assert [request.body.count(b"# Guide") for request in twice.received] == [20_000] * 2
     assert not file.closed
-
-
-@pytest.mark.parametrize("name", ["Größe & Maß.txt"])
-def test_files_keep_their_name_at_the_service(name, service, connection, run_operator, tmp_path):
-    service.behave(allow_duplicates=True)
-    path = tmp_path / name
-    path.write_text("# Guide\n\nRefunds are paid within a week.", encoding="utf-8")
-    AssistantHook().upload_document(path)
-    assert run_operator(AssistantUploadFilesOperator, files=str(path)).state == "success"
-    assert [document["title"] for document in service.documents()] == [name, name]
