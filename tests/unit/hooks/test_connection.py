@@ -232,7 +232,9 @@ def test_documents_may_be_managed_by_the_usual_routes_or_by_others():
         assert settings(extra={"manage_documents": value}).documents.delete is None
 
 
-@pytest.mark.promise("Airflow", "A field of the connection that has no effect is named in a warning, with a similar one.")
+@pytest.mark.promise(
+    "Airflow", "A field of the connection that has no effect is named in a warning, with a similar one."
+)
 @pytest.mark.parametrize(
     ("name", "advice"),
     [
