@@ -108,7 +108,7 @@ def _warn_of_unknown(name: str, extra: dict[str, Any]) -> None:
         # Old forms of Airflow wrote extra__assistant__site_id.
         plain = field.lower().replace("-", "_").rpartition("__")[2]
         similar = difflib.get_close_matches(plain, known, n=1)
-        advice = f"Use {similar[0]}." if similar else f"The known fields are {', '.join(known)}."
+        advice = f"Did you mean {similar[0]}?" if similar else f"The known fields are {', '.join(known)}."
         log.warning("%s: the field %r in the extra has no effect. %s", name, field, advice)
 
 

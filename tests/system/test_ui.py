@@ -163,7 +163,7 @@ def test_the_form_and_the_test_button(airflow: LiveAirflow, service: AssistantSe
         ({"password": WRONG_KEY}, "401"),
         ({"host": "http://127.0.0.1:9"}, "Check the base URL"),
         ({"password": ""}, "has no API key"),
-        ({"extra": {"tennant_id": "acme-inc"}}, "tennant_id"),
+        ({"extra": {"tennant_id": "acme-inc"}}, "no tenant_id"),
     ],
 )
 def test_a_failed_test_says_why_and_keeps_the_key(

@@ -232,16 +232,18 @@ def test_documents_may_be_managed_by_the_usual_routes_or_by_others():
         assert settings(extra={"manage_documents": value}).documents.delete is None
 
 
-@pytest.mark.promise("Airflow", "A field of the connection that has no effect is named in a warning, with what to use.")
+@pytest.mark.promise(
+    "Airflow", "A field of the connection that has no effect is named in a warning, with a similar one."
+)
 @pytest.mark.parametrize(
     ("name", "advice"),
     [
-        ("tenat_id", "Use tenant_id."),
-        ("Site-ID", "Use site_id."),
-        ("extra__assistant__site_id", "Use site_id."),
-        ("max_retries", "Use retries."),
-        ("clientCert", "Use client_cert."),
-        ("connect_timeout", "Use chat_timeout."),
+        ("tenat_id", "Did you mean tenant_id?"),
+        ("Site-ID", "Did you mean site_id?"),
+        ("extra__assistant__site_id", "Did you mean site_id?"),
+        ("max_retries", "Did you mean retries?"),
+        ("clientCert", "Did you mean client_cert?"),
+        ("connect_timeout", "Did you mean chat_timeout?"),
         ("headers", "The known fields are tenant_id, site_id, "),
     ],
 )

@@ -85,7 +85,7 @@ def deferred_batch(tmp_path):
 
 
 def sensor(_):
-    options = {"poke_interval": 0.01, "timeout": 30, "ledger": False, "deferrable": True}
+    options = {"poke_interval": 0.01, "timeout": 30, "deferrable": True}
     assert run(AssistantChatRequestSensor(task_id="wait", request_id="r1", **options))["text"] == "Yes."
 
 
