@@ -221,14 +221,16 @@ class AssistantClient:
     def _learned(self, outcome: Response | TransportFailure, error: AssistantError, sent_at: float) -> AssistantError:
         """Tell the throttle about an error, and return it; a 401 after the key had worked may pass: it was rotated."""
         throttle = self.throttle
-        is_unanswered = errors.is_unanswered(outcome)
         if isinstance(error, AssistantRateLimitError):
             throttle.answered()
-            throttle.refused(error, lambda pause: jittered(pause, self._rng))
-        elif is_unanswered:
+            throttle.refused(error, self._jittered)
+        elif errors.is_unanswered(outcome):
             throttle.failed(error, sent_at)
-            is_overload = isinstance(outcome, Response) and throttle.silence < DEFAULT_PAUSE_SECONDS
-            if self.settings.retry.attempts > 1 and (is_overload or error.retry_after):
+            # A gateway with too many requests answers 503; in an outage, this says nothing about the rate.
+            is_busy = isinstance(outcome, Response) and outcome.status == 503 and errors.is_of_gateway(outcome)
+            if is_busy and throttle.silence < DEFAULT_PAUSE_SECONDS:
+                throttle.slow_down(error, self._jittered)
+            elif self.settings.retry.attempts > 1:
                 throttle.hold(error.retry_after or 0.0)
         elif isinstance(error, AssistantGatewayError) or isinstance(outcome, TransportFailure):
             throttle.doubted()
@@ -242,6 +244,9 @@ class AssistantClient:
                 error = replace(error, retryable=True, todo=f"{todo} {error.todo}")
             throttle.stop(error)
         return error
+
+    def _jittered(self, pause: float) -> float:
+        return jittered(pause, self._rng)
 
     def _monotonic(self) -> float:
         try:

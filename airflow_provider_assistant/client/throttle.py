@@ -217,6 +217,12 @@ class Throttle:
 
     def refused(self, error: AssistantError, jitter: Callable[[float], float]) -> None:
         """Pause all requests after a 429, or fail those that wait if it asks for too long a pause."""
+        pause = self.slow_down(error, jitter)
+        if pause > self._longest_pause:
+            self._refusal = error
+
+    def slow_down(self, error: AssistantError, jitter: Callable[[float], float]) -> float:
+        """Pause all requests for as long as the service asked, and send fewer of them. Return the seconds."""
         pause = DEFAULT_PAUSE_SECONDS if error.retry_after is None else error.retry_after
         now = self.now()
         self.refusals += 1
@@ -232,9 +238,8 @@ class Throttle:
                 int(self.limit),
             )
         self._resume = max(self._resume, now + jitter(pause))
-        if pause > self._longest_pause:
-            self._refusal = error
         self._changed.set()
+        return pause
 
     def hold(self, seconds: float) -> None:
         """Pause all requests."""

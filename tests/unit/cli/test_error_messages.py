@@ -9,13 +9,13 @@ import pytest
 from airflow_provider_assistant import exceptions
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Response
-from airflow_provider_assistant.api.errors import from_response
 from airflow_provider_assistant.cli.runner import exit_code
 from airflow_provider_assistant.operators.limits import AssistantLimitsOperator
 from tests.docs.pages import codes, section, table
 from tests.servers import LocalServer, body_of, send
 from tests.task_runs.context import execute_operator
 from tests.unit.test_counts_in_texts import problems
+from tests.wire import error_of
 
 ROWS = table(section("docs/reference/errors.md", "By HTTP status"))
 STATUSES = {"5xx": 503, "other 4xx": 418, "other": 199}
@@ -40,7 +40,7 @@ def test_each_status_of_the_page(cli, connection, service):
         said = (f"{status} ", row["Condition"], row["What to do"])
         if status < 200:
             # No server can send it as the status of a reply.
-            check(str(from_response(endpoints.get_limits("acme"), Response(status, {}, b""), 0.0)), *said[1:])
+            check(str(error_of(endpoints.get_limits("acme"), Response(status, {}, b""))), *said[1:])
             continue
         service.answer(f"status:{status}", times=None)
         with pytest.raises(error_class) as raised:

@@ -7,7 +7,6 @@ import traceback
 from urllib.parse import quote, unquote
 
 import pytest
-from airflow_provider_assistant.api.reads import read
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.client.retry import RetryPolicy
@@ -21,8 +20,8 @@ ADDRESSES = ["ada.lovelace@mail.example", "O'Brien+news@example.org", "müller@s
 
 def calls(address):
     return [
-        read("user_statistics", site_id="docs", email=address),
-        read("sessions", site_id="docs", params={"email": address}),
+        endpoints.other("GET", f"/m2m/sites/docs/users/{quote(address, safe='')}/statistics"),
+        endpoints.other("GET", f"/m2m/sites/docs/sessions?email={quote(address, safe='')}"),
         endpoints.other("GET", f"/m2m/sites/docs/people/{quote(address, safe='')}"),
         endpoints.other("GET", f"/m2m/sites/docs/people/{quote(address, safe='@')}"),
         endpoints.other("GET", f"/m2m/sites/docs/people/{quote(quote(address, safe=''), safe='')}"),

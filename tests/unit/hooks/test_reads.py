@@ -6,12 +6,11 @@ import json
 
 import pytest
 
-from airflow_provider_assistant.api import errors
 from airflow_provider_assistant.api.call import Response, TransportFailure
 from airflow_provider_assistant.api.endpoints import other
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from tests.wire import Answer, ScriptedService
+from tests.wire import Answer, ScriptedService, error_of
 
 
 @pytest.fixture
@@ -73,8 +72,8 @@ def test_what_is_invalid_is_refused_before_any_request(call, field, wire):
 def test_an_error_about_a_user_shows_no_address(path):
     call = other("GET", path)
     body = json.dumps({"error": "no user ada@example.com, or \\u0061da&#64;example.com"}).encode()
-    refused = errors.from_response(call, Response(404, {}, body), 0.0)
-    broken = errors.from_failure(call, TransportFailure("connection", f"bad line: {path}", sent=True))
+    refused = error_of(call, Response(404, {}, body))
+    broken = error_of(call, TransportFailure("connection", f"bad line: {path}", sent=True))
     for error in (refused, broken):
         assert "ada" not in str(error)
         assert "example" not in str(error)
@@ -82,6 +81,6 @@ def test_an_error_about_a_user_shows_no_address(path):
 
 
 def test_an_error_about_another_path_shows_the_reason():
-    error = errors.from_response(other("GET", "/m2m/x?a=1"), Response(404, {}, b'{"error": "no such day"}'), 0.0)
+    error = error_of(other("GET", "/m2m/x?a=1"), Response(404, {}, b'{"error": "no such day"}'))
     assert "no such day" in str(error)
     assert "GET other for /m2m/x)" in str(error)
