@@ -208,6 +208,9 @@ def is_of_gateway(response: Response) -> bool:
     """
     if 300 <= response.status < 400 or response.status in ONLY_GATEWAYS:
         return True
+    if response.status == HTTPStatus.CONFLICT:
+        # Only the service knows what exists.
+        return False
     return bool(_MARKUP.match(response.body[:PAGE_LENGTH].removeprefix(b"\xef\xbb\xbf")))
 
 

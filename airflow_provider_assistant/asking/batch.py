@@ -26,7 +26,12 @@ from airflow_provider_assistant.asking.state import BatchState, End, Request, Wr
 from airflow_provider_assistant.client.cancellation import GRACE, CancellableRunner
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
-from airflow_provider_assistant.exceptions import AssistantError, AssistantIncompleteError, AssistantLedgerError
+from airflow_provider_assistant.exceptions import (
+    AssistantAuthenticationError,
+    AssistantError,
+    AssistantIncompleteError,
+    AssistantLedgerError,
+)
 from airflow_provider_assistant.ledger import Claim, Ledger, Outcome, ScopeLedger, chats
 from airflow_provider_assistant.loading.decide import ELSEWHERE
 from airflow_provider_assistant.loading.options import MAX_BACKOFF, OnAmbiguous
@@ -324,7 +329,9 @@ class Batch:
 
     def _leave(self, items: Sequence[Item], error: AssistantError) -> None:
         """End the questions that were not sent, or raise the error that ends the task."""
-        is_fatal = not error.retryable or self._runner.is_cancelled
+        # Polls would meet a refused key as well.
+        is_refused = not error.retryable or isinstance(error, AssistantAuthenticationError)
+        is_fatal = is_refused or self._runner.is_cancelled
         if is_fatal or not (self.requests or self.ends):
             raise error
         log.warning("Not all questions could be submitted; waiting for those that were: %s", error)

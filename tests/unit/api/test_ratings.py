@@ -42,24 +42,9 @@ def test_only_a_reply_with_the_rating_and_without_a_time_is_repeated(raw: Any, i
     assert RatingReply(raw, CallInfo(200)).is_repeated is is_repeated
 
 
-@pytest.mark.parametrize(
-    ("word", "words", "is_known"),
-    [
-        ("good", ("good", "bad"), True),
-        ("bad", ("good", "bad"), True),
-        ("Good", ("good", "bad"), False),
-        ("good ", ("good", "bad"), False),
-        ("great", ("good", "bad"), False),
-        ("great", ("great", "poor"), True),
-        ("good", ("great", "poor"), False),
-    ],
-)
-def test_another_word_is_an_input_error_that_names_the_words(word: str, words: tuple[str, ...], is_known: bool) -> None:
-    if is_known:
-        check_rating(word, words)
-        return
-    with pytest.raises(AssistantInputError, match=f"{word!r} is not a rating .* only {words[0]}, {words[1]}") as error:
-        check_rating(word, words, field="rules")
+@pytest.mark.parametrize("word", ["Good", "good ", "great"])
+def test_another_word_is_an_input_error_that_names_the_words(word: str) -> None:
+    with pytest.raises(AssistantInputError, match=f"{word!r} is not a rating .* only good and bad") as error:
+        check_rating(word, field="rules")
     assert error.value.field == "rules"
     assert "Nothing" in (error.value.safe or "")
-    assert "rating_words" in (error.value.todo or "")
