@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64encode
 from dataclasses import replace
 from urllib.parse import quote
@@ -15,6 +16,16 @@ REDACTED = "***"
 # number, because ordinary replies may contain it.
 SURELY_SECRET = 16
 SHORTEST_SECRET = 8
+
+
+# An escape in JSON, such as of an ASCII character that needs none.
+_ESCAPE = re.compile(rb"\\(?:u00([2-7][0-9a-fA-F])|.)", re.DOTALL)
+
+
+def _unescaped(match: re.Match[bytes]) -> bytes:
+    """Return the character of an escape, unless JSON has to escape it."""
+    character = bytes.fromhex(match[1].decode()) if match[1] else b""
+    return match[0] if character in b'"\\\x7f' else character
 
 
 def is_recognisable(key: str) -> bool:
@@ -34,6 +45,8 @@ class Redactor:
     """
     Replace secrets by ``***``, also in the forms that they have in JSON, in URLs and in base64.
 
+    Escapes of ASCII characters in a body, which JSON does not need, are undone before.
+
     A secret that is not recognisable is not replaced, see :func:`is_recognisable`.
     """
 
@@ -49,6 +62,8 @@ class Redactor:
         if isinstance(outcome, TransportFailure):
             return replace(outcome, detail=self.text(outcome.detail))
         body = outcome.body
+        if b"\\u00" in body:
+            body = _ESCAPE.sub(_unescaped, body)
         if outcome.defect:
             # The body may have been cut within a secret.
             body = body[: -len(self._forms[0])]

@@ -224,20 +224,21 @@ class Throttle:
     def slow_down(self, error: AssistantError, jitter: Callable[[float], float]) -> float:
         """Pause all requests for as long as the service asked, and send fewer of them. Return the seconds."""
         pause = DEFAULT_PAUSE_SECONDS if error.retry_after is None else error.retry_after
+        jittered = jitter(pause)
         now = self.now()
         self.refusals += 1
         if now >= self._resume:
             # Only the first 429 after a pause counts: those in flight with it are refused for the same reason.
             self._limit_to(max(1.0, self.limit / 2))
-            self.rate.refused(now, now + pause)
-            metrics.pause(pause)
+            self.rate.refused(now, now + jittered)
+            metrics.pause(jittered)
             log.info(
                 "The service asked for a pause of %.1f s; after it, at most %.0f requests/s and %d in flight.",
                 pause,
                 self.rate.per_second,
                 int(self.limit),
             )
-        self._resume = max(self._resume, now + jitter(pause))
+        self._resume = max(self._resume, now + jittered)
         self._changed.set()
         return pause
 

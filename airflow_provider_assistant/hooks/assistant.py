@@ -238,6 +238,7 @@ class AssistantHook(BaseHook):
         content_type: str | None = None,
         *,
         site_id: str | None = None,
+        on_ambiguous: OnAmbiguous = "retry",
     ) -> CreatedDocument:
         """
         Create a document from a file (``POST …/documents``); the file is streamed, not read into memory.
@@ -248,14 +249,20 @@ class AssistantHook(BaseHook):
         :return: The reply; ``document_id`` is the id of the new document, or None if the reply has none.
         """
         upload = as_upload(file, filename, content_type)
-        return self._create(endpoints.upload_document(self.resolve_site_id(site_id), upload))
+        return self._create(endpoints.upload_document(self.resolve_site_id(site_id), upload), on_ambiguous)
 
     def create_text_document(
-        self, title: str | None, content: str, category: str | None = None, *, site_id: str | None = None
+        self,
+        title: str | None,
+        content: str,
+        category: str | None = None,
+        *,
+        site_id: str | None = None,
+        on_ambiguous: OnAmbiguous = "retry",
     ) -> CreatedDocument:
         """Create a document from text (``POST …/documents/text``); a title or category of None is not sent."""
         document = body(TextDocument, {"title": title, "content": content, "category": category})
-        return self._create(endpoints.create_text_document(self.resolve_site_id(site_id), document))
+        return self._create(endpoints.create_text_document(self.resolve_site_id(site_id), document), on_ambiguous)
 
     def create_qa_document(
         self,
@@ -265,15 +272,16 @@ class AssistantHook(BaseHook):
         category: str | None = None,
         *,
         site_id: str | None = None,
+        on_ambiguous: OnAmbiguous = "retry",
     ) -> CreatedDocument:
         """Create a question-and-answer document (``POST …/documents/qa``); a title or category of None is not sent."""
         fields = {"title": title, "question": question, "answer": answer, "category": category}
         document = body(QADocument, fields)
-        return self._create(endpoints.create_qa_document(self.resolve_site_id(site_id), document))
+        return self._create(endpoints.create_qa_document(self.resolve_site_id(site_id), document), on_ambiguous)
 
-    def _create(self, call: Call[CreatedDocument]) -> CreatedDocument:
+    def _create(self, call: Call[CreatedDocument], on_ambiguous: OnAmbiguous) -> CreatedDocument:
         """Create a document, and log a warning if the service does not use it."""
-        created = described(self.send(call), self.settings.documents)
+        created = described(self.send(call, on_ambiguous), self.settings.documents)
         if created.existed:
             self.log.info("An earlier attempt had created the document of this call: %s.", call)
         reason = needs_attention(created.status, created.words)
