@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
 
+from airflow_provider_assistant.exceptions import AssistantAmbiguousError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from tests.wire import Answer, ScriptedService
 
@@ -59,3 +61,24 @@ def test_the_words_of_the_connection(created, capfd):
     document = created({"id": "d", "status": "LIVE!"}, manage_documents={"active_words": ["live!"]})
     assert (document.state, document.status) == ("active", "LIVE!")
     assert "created with" not in capfd.readouterr().out
+
+
+CREATES = {
+    "file": lambda hook, **options: hook.upload_document(io.BytesIO(b"x"), "a.txt", **options),
+    "text": lambda hook, **options: hook.create_text_document("T", "C", **options),
+    "qa": lambda hook, **options: hook.create_qa_document("T", "Q?", "A.", **options),
+    "chat": lambda hook, **options: hook.chat("s", "Q?", **options),
+    "submit": lambda hook, **options: hook.submit_chat("s", "Q?", **options),
+}
+
+
+@pytest.mark.parametrize("name", CREATES)
+def test_a_create_that_may_have_happened_is_not_repeated_if_that_is_forbidden(name, monkeypatch):
+    with ScriptedService(Answer(502)) as service:
+        fields = {"conn_type": "assistant", "host": service.url, "password": "a-key-of-a-test"}
+        connection = {**fields, "extra": {"site_id": "d"}}
+        monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", json.dumps(connection))
+        with pytest.raises(AssistantAmbiguousError) as unclear:
+            CREATES[name](AssistantHook(), on_ambiguous="fail")
+        assert len(service.received) == 1
+    assert not unclear.value.retryable
