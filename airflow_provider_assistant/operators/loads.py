@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -61,6 +62,8 @@ DOCUMENTS = "assistant_documents"
 # Seconds. A service that asks for a longer pause is still busy a few seconds later, so a shorter deferral would only
 # cost the start of another task.
 SHORTEST_DEFERRAL = 60.0
+
+log = logging.getLogger(__name__)
 
 
 class AssistantLoadOperator(AssistantOperator):
@@ -293,7 +296,7 @@ class AssistantLoadOperator(AssistantOperator):
         findings_sentence = f" Findings: {findings.listed}." if findings.listed else ""
         attention = drafts_attention(counts, findings_sentence)
         if attention:
-            self.log.warning("%s. %s %s", *attention)
+            log.warning("%s. %s %s", *attention)
         failure = load_failure(load, self.load_options, findings_sentence)
         if failure and unlisted:
             self.log.error("%s", unlisted)

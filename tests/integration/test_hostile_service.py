@@ -152,8 +152,8 @@ def test_waiting_for_a_pool_slot_does_not_count_towards_the_timeout(monkeypatch)
     begun, real, thread = [], asyncio.timeout, threading.get_ident()
 
     def timeout(seconds):
-        # Others than the transport call it as well, with other times.
-        if seconds == 60.0 and threading.get_ident() == thread:
+        # The transport begins with the ten seconds of a connection; others call it with other times.
+        if seconds == 10.0 and threading.get_ident() == thread:
             begun.append(len(service.received))
         return real(seconds)
 
