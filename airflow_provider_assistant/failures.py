@@ -22,7 +22,14 @@ from airflow.providers.common.compat.sdk import (
 
 from airflow_provider_assistant import exceptions
 from airflow_provider_assistant.api.errors import STATUSES
-from airflow_provider_assistant.exceptions import NOTHING_SENT, RECORDED, AssistantAPIError, AssistantError, sentence
+from airflow_provider_assistant.exceptions import (
+    NOTHING_CHANGED,
+    NOTHING_SENT,
+    RECORDED,
+    AssistantAPIError,
+    AssistantError,
+    sentence,
+)
 from airflow_provider_assistant.provider_info import DOCUMENTATION
 from airflow_provider_assistant.texts import escaped
 
@@ -90,8 +97,7 @@ def explained(
 
 def complete(error: AssistantError, failure_context: FailureContext, *, is_resumed: bool = False) -> None:
     """Say in an error what the task was doing, what is safe, what to do, and where the runbook is."""
-    # The task knows its counts, so its text says more than that of the error.
-    safe = sentence(escaped(failure_context.safe) or error.safe or error.default_safe)
+    safe = _safe(error, escaped(failure_context.safe))
     if is_resumed and safe == NOTHING_SENT:
         safe = f"Nothing was sent after the task resumed. {RECORDED}"
     todo = sentence(error.todo or error.default_todo)
@@ -103,6 +109,16 @@ def complete(error: AssistantError, failure_context: FailureContext, *, is_resum
     error.safe = safe
     error.todo = f"{todo} Runbook: {RUNBOOK}#{anchor_of(error)}"
     error.args = (error.happened,)
+
+
+def _safe(error: AssistantError, of_task: str) -> str:
+    """Return what is safe, in sentences: what the error says, and what the task says with its counts."""
+    if not of_task:
+        return sentence(error.safe or error.default_safe)
+    if error.safe is None or error.safe == NOTHING_SENT:
+        # The task knows what it had sent before.
+        return sentence(of_task)
+    return error.safe if error.safe == NOTHING_CHANGED else f"{sentence(error.safe)} {sentence(of_task)}"
 
 
 def anchor_of(error: AssistantError) -> str:

@@ -289,8 +289,8 @@ FINAL = "Airflow does not retry this task: clear it afterwards."
 @pytest.mark.parametrize(
     ("error", "situation", "said"),
     [
-        # Counts of the task come before the error, and the error before its class.
-        (rejected(), FailureContext("work", "3 rows."), f"work: 1 row was rejected. 3 rows. Fix it. {FINAL}"),
+        # The error comes before the counts of the task, and both before its class.
+        (rejected(), FailureContext("work", "3 rows."), "1 row was rejected. The others are loaded. 3 rows. Fix it."),
         (rejected(), FailureContext("work"), f"work: 1 row was rejected. The others are loaded. Fix it. {FINAL}"),
         (rejected(), FailureContext("work", "", "f.parquet"), f"Fix it. {FINAL} Findings: f.parquet."),
         (

@@ -356,4 +356,4 @@ def test_the_error_names_some_sites_and_counts_the_others(export):
     with Sites(**{name: [NOT_FOUND] for name in NAMES}) as sites:
         run = export(sites, NAMES, max_failed_sites=0.9)
     assert "and 30 more" in str(run.error)
-    assert len(str(run.error)) < 1000
+    assert len(str(run.error)) < 1200
