@@ -306,7 +306,9 @@ def _error_of_response(call: Call[Any], response: Response, now: float) -> Assis
     }
     if is_gateway and not row.may_pass:
         redirect = response.headers.get("location", "") if 300 <= response.status < 400 else ""
-        todo = WRONG_ADDRESS if response.status < 400 else GATEWAY_TODOS.get(response.status)
+        todo = GATEWAY_TODOS.get(response.status, AssistantGatewayError.default_todo)
+        if response.status < 400:
+            todo = WRONG_ADDRESS
         if redirect:
             todo = _todo_of_redirect(call, redirect)
         return AssistantGatewayError(happened, todo=todo, stops_all=response.status in ONLY_GATEWAYS, **fields)
@@ -349,7 +351,7 @@ def _error_of_failure(call: Call[Any], failure: TransportFailure) -> AssistantEr
     if failure.proxy_status and failure.proxy_status not in NOBODY_BEHIND | {429}:
         return AssistantGatewayError(
             f"The proxy {failure.proxy} did not pass the request on to {failure.host}: {detail} ({call})",
-            todo=failure.todo or GATEWAY_TODOS.get(failure.proxy_status),
+            todo=failure.todo or GATEWAY_TODOS.get(failure.proxy_status, AssistantGatewayError.default_todo),
             status=failure.proxy_status,
             endpoint=call.endpoint,
             stops_all=True,

@@ -89,7 +89,7 @@ def _left(load: Load, options: LoadOptions) -> list[str]:
 
 
 class Attention(NamedTuple):
-    """Hold what a person should know about a load that succeeded: the three lines of the log."""
+    """Hold what a person should know about a load that succeeded: the parts of one warning."""
 
     happened: str
     safe: str

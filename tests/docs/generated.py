@@ -29,7 +29,6 @@ from airflow_provider_assistant.evaluation.rubrics import JudgeOptions
 from airflow_provider_assistant.evaluation.scorers import exact_match, token_f1
 from airflow_provider_assistant.evaluation.scores import score_cases, to_table
 from airflow_provider_assistant.evaluation.summary import Summary
-from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.hooks import extra
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.loading.findings import findings_schema
@@ -197,15 +196,18 @@ def connection_fields() -> list[dict[str, str]]:
     return rows
 
 
-def repeats(kind: type[AssistantError], *, in_task: bool) -> dict[str, str]:
-    """Return who sends a request again after this error."""
-    return {"Repeated in the task": yes(in_task), "Airflow retries": yes(kind.default_retryable)}
+def repeats(*, in_task: bool, by_airflow: bool) -> dict[str, str]:
+    """Return the cells that say who sends a request again after an error."""
+    return {"Repeated in the task": yes(in_task), "Airflow retries": yes(by_airflow)}
 
 
 def statuses() -> list[dict[str, str]]:
-    rows = {**errors.STATUSES, "5xx": errors.OTHER_5XX, "other 4xx": errors.OTHER_4XX, "other": errors.UNEXPECTED}
+    """Return the rows of the statuses that the service itself sends."""
+    of_service = {status: row for status, row in errors.STATUSES.items() if status not in errors.ONLY_GATEWAYS}
+    rows = {**of_service, "5xx": errors.OTHER_5XX, "other 4xx": errors.OTHER_4XX, "other": errors.UNEXPECTED}
     return [
-        {"Status": str(status), "Exception": code(row.error.__name__), **repeats(row.error, in_task=row.may_pass)}
+        {"Status": str(status), "Exception": code(row.error.__name__)}
+        | repeats(in_task=row.may_pass, by_airflow=row.may_pass)
         | {"Condition": row.meaning, "What to do": row.own_todo or row.error.default_todo}
         for status, row in rows.items()
     ]
@@ -214,7 +216,10 @@ def statuses() -> list[dict[str, str]]:
 def errors_without_a_status() -> list[dict[str, str]]:
     kinds = [kind for kind in runbook.ERRORS[1:] if not issubclass(kind, exceptions.AssistantAPIError)]
     repeated = {exceptions.AssistantConnectionError, exceptions.AssistantTimeoutError}
-    return [{"Exception": code(kind.__name__), **repeats(kind, in_task=kind in repeated)} for kind in kinds]
+    return [
+        {"Exception": code(kind.__name__)} | repeats(in_task=kind in repeated, by_airflow=kind.default_retryable)
+        for kind in kinds
+    ]
 
 
 def endpoint_tags() -> list[dict[str, str]]:

@@ -1,8 +1,7 @@
-"""Make the mistakes of the page of failures, and collect what the log says of each."""
+"""Make the mistakes of the page of failures, and collect the warnings and the error of each."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import re
@@ -64,7 +63,7 @@ class Mistakes:
     _lines: list[str] = field(default_factory=list)
 
     def said(self, name: str) -> list[str]:
-        """Make a mistake, and return what the log says, with the names of the page."""
+        """Make a mistake, and return the lines of the log and the error, with the names of the page."""
         handler = _Collector(self._lines)
         loggers = [logging.getLogger(name) for name in ("airflow_provider_assistant", "airflow.task")]
         try:
@@ -86,8 +85,10 @@ class Mistakes:
 
     def _load(self, rows: Any = ROWS, *, dag_id: str = "knowledge", task_id: str = "load", **options: Any) -> None:
         task = AssistantLoadQAOperator(task_id=task_id, source=rows, **{"key_columns": "id", **options})
-        with contextlib.suppress(AssistantError):
+        try:
             execute_operator(task, dag_id=dag_id)
+        except AssistantError as error:
+            self._lines.append(str(error))
 
     def _connect_to(self, url: str) -> None:
         connection = {**json.loads(self.service.server.conn_json()), "host": url}
@@ -164,7 +165,9 @@ class Mistakes:
             return AssistantLoadQAOperator(task_id="load", source=ROWS, key_columns="id").execute(context)
 
         self.folder = world.folder
-        world.tried(Try(then=Answer(latency=0.3), outage=outage), execute, number=1)
+        ended = world.tried(Try(then=Answer(latency=0.3), outage=outage), execute, number=1)
+        if isinstance(ended.error, AssistantError):
+            self._lines.append(str(ended.error))
 
 
 class _WebServer(LocalServer):

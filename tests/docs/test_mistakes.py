@@ -1,4 +1,4 @@
-"""The page of failures shows what the log says of frequent mistakes, word for word."""
+"""The page of failures shows the warnings and the errors of frequent mistakes, word for word."""
 
 from __future__ import annotations
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from urllib.parse import urlsplit
 
 import pytest
 
+from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from tests.docs.pages import ROOT, blocks_of
+from tests.task_runs.context import execute_operator
 
 BLOCKS = blocks_of(ROOT / "docs/operate/observe.md")
 ROW = {"title": "t", "question": "q", "answer": "a", "category": "faq"}
@@ -28,11 +31,15 @@ def tell():
     return rendered
 
 
-def test_the_mail_says_what_went_wrong(tell, service, connection, run_operator):
-    service.answer("status:401", path="documents")
-    mail = tell(exception=run_operator(AssistantLoadQAOperator, source=[ROW]).error)
+def test_the_mail_says_what_went_wrong(tell, service, connect):
+    connect(key="an old key")
+    task = AssistantLoadQAOperator(task_id="load", source=[ROW])
+    with pytest.raises(AssistantError) as failed:
+        execute_operator(task, dag_id="load_faq_and_tell")
+    host = urlsplit(service.server.url).netloc
+    mail = tell(exception=str(failed.value).replace(host, "assistant.example.com"))
     [shown] = [block.code for block in BLOCKS if block.language == "text"]
-    assert mail.subject.startswith(shown.strip())
+    assert mail.subject == shown.strip()
     assert "Fix the API key in the Airflow connection" in mail.html_content
     assert "http://airflow/log" in mail.html_content
 

@@ -84,7 +84,8 @@ def test_outages_are_survived(count: int, part: int) -> None:
 
 
 @pytest.mark.promise(
-    "replies and errors", "A gateway that answers for the service stops a task soon, is named, and judges no row."
+    "replies and errors",
+    "If a gateway answers for the service, the task stops soon, its error says so, and no row is judged.",
 )
 @share(5)
 def test_gateways_are_named(count: int, part: int) -> None:

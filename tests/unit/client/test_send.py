@@ -109,7 +109,7 @@ def test_a_refusal_is_sent_once(world, outcome):
     assert len(one.wire.sent) == 1
 
 
-@pytest.mark.promise("chats", "A chat that timed out is never asked again by the same try, whoever sends it.")
+@pytest.mark.promise("chat", "The client never sends a chat that timed out a second time.")
 @pytest.mark.parametrize("others_are_answered", [False, True])
 def test_a_chat_that_timed_out_is_never_sent_again(world, others_are_answered):
     one = world([response(), LATE] if others_are_answered else [LATE])
@@ -191,7 +191,7 @@ def test_a_file_that_can_be_read_once_is_sent_once(world):
     assert len(one.wire.sent) == 1
 
 
-@pytest.mark.promise("client", "A key that had worked in this task and is refused lets Airflow try again.")
+@pytest.mark.promise("replies and errors", "If a key that has worked in a task is refused, Airflow retries the task.")
 def test_a_401_after_the_key_had_worked_may_pass(world):
     one = world([response(), response(401)])
     one.send(GET)
@@ -301,7 +301,9 @@ class Away(ScriptedTransport):
 GATEWAY = Response(503, {"content-type": "text/html"}, b"<html>away</html>")
 
 
-@pytest.mark.promise("client", "An outage of a minute is waited for inside the task, and told every ten seconds.")
+@pytest.mark.promise(
+    "replies and errors", "A task waits for the end of an outage of a minute, and logs it every ten seconds."
+)
 @pytest.mark.parametrize("failure", [UNSENT, GATEWAY], ids=["refused", "a gateway's 503"])
 @pytest.mark.parametrize("call", [GET, POST], ids=["read", "create"])
 @pytest.mark.parametrize("seconds", [1, 30, 75, 1000])

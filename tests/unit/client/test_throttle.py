@@ -103,7 +103,9 @@ def test_the_concurrency_is_used_completely_and_in_order(wire):
     assert order == list(range(50))
 
 
-@pytest.mark.promise("client", "A wrong key or address meets the service once, and not with every slot.")
+@pytest.mark.promise(
+    "replies and errors", "With a wrong key or address, a task sends one request and not one per slot."
+)
 @pytest.mark.parametrize("answer", [response(401), Response(404, {}, b"<html>"), response(503)])
 def test_the_first_request_goes_alone(wire, answer):
     async def main():

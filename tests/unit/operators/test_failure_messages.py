@@ -1,5 +1,5 @@
 """
-The log of a failed task says what happened, what is safe, and what to do.
+The error of a failed task says what happened, what is safe, and what to do.
 
 This is the place for the wording of errors of tasks; other tests check the type of an error and what it names.
 """
