@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import airflow.configuration
 import pyarrow.parquet as pq
@@ -363,12 +364,11 @@ class TestALedgerThatFails:
         assert isinstance(ended.error, AssistantLedgerError)
         assert not ended.to(*CREATES)
 
-    def test_a_ledger_whose_folder_is_missing_is_an_error_for_a_person(
-        self, night: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_ledger_whose_folder_is_missing_is_an_error_for_a_person(self, night: Any) -> None:
         case = night()
-        monkeypatch.setattr(airflow.configuration, "AIRFLOW_HOME", str(case.world.folder / "not" / "mounted"))
-        ended = case.load(findings_path=str(case.world.folder / "findings.parquet"))
+        # Undone before the night ends, which has set it, too.
+        with mock.patch.object(airflow.configuration, "AIRFLOW_HOME", str(case.world.folder / "not" / "mounted")):
+            ended = case.load(findings_path=str(case.world.folder / "findings.parquet"))
         assert isinstance(ended.error, AssistantLedgerError)
         assert not ended.error.retryable
         assert "Nothing was sent" in str(ended.error)

@@ -140,11 +140,9 @@ def test_the_two_facts_of_each_outcome(outcome: Response | TransportFailure, ret
 def test_what_a_status_means_for_a_request_and_for_a_poll(status: int, refused: bool, lost: bool) -> None:
     error = error_of(GET, Response(status, {}, b""))
     assert (errors.is_refused(error), errors.is_lost(error)) == (refused, lost)
-    if status == 409:
-        # Only the service knows what exists, whoever says it.
-        return
+    is_of_service = status == 409
     gateway = error_of(GET, page(status))
-    assert (errors.is_refused(gateway), errors.is_lost(gateway)) == (False, False)
+    assert (errors.is_refused(gateway), errors.is_lost(gateway)) == (is_of_service, is_of_service)
 
 
 class TestWhoAnswered:
