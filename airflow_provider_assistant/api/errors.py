@@ -72,7 +72,11 @@ TOO_SOON = Status(
     may_pass=True,
 )
 # 501: the service does not have this route or method. 511: the network asks for a login. Neither carried it out.
-NOT_DONE = Status(AssistantServerError, "server-side failure")
+NOT_DONE = Status(
+    AssistantServerError,
+    "the service does not have this function",
+    "Check the base URL in the Airflow connection, and ask the owner of the service.",
+)
 STATUSES: dict[int, Status] = {
     400: Status(AssistantBadRequestError, "malformed payload or request structure"),
     401: Status(AssistantAuthenticationError, "the API key is wrong or authentication is not set up"),

@@ -1,4 +1,4 @@
-"""A user's e-mail address in a path reaches the service, and no log, error, span or metric."""
+"""A user's e-mail address in a path reaches the service, and no log, error or metric."""
 
 from __future__ import annotations
 
