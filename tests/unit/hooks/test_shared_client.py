@@ -116,7 +116,8 @@ async def test_two_keys_are_two_clients(service, point):
     point(service, "one", key="key-number-one")
     point(service, "two", key="key-number-two")
     clients = await asyncio.gather(*(use(conn_id, sends=5) for conn_id in ("one", "two") * 5))
-    assert len({id(client) for client in clients}) == 2
+    # On a busy machine, the last user may leave before the next one comes.
+    assert not {id(client) for client in clients[::2]} & {id(client) for client in clients[1::2]}
     assert sorted(service.keys) == ["key-number-one"] * 25 + ["key-number-two"] * 25
 
 

@@ -138,7 +138,7 @@ def test_a_rating_that_was_repeated_in_process_is_listed(evaluated, connect, ser
 def test_a_service_that_is_down_is_left_alone_soon(evaluated, service):
     evaluated.ask(*[0.9] * 30)
     service.answer("status:503", path=FEEDBACK, times=None)
-    with pytest.raises(AssistantIncompleteError, match=f"{FIRST_FAILURES} ratings in a row could not be sent"):
+    with pytest.raises(AssistantIncompleteError, match=r"[34] ratings in a row could not be sent"):
         evaluated.rate(max_concurrency=2)
     assert service.posts(FEEDBACK) <= FIRST_FAILURES + 1
 
