@@ -212,6 +212,8 @@ class AssistantClient:
             reply = errors.reply_of(call, outcome, info, self.now(), may_exist=may_exist)
         except AssistantError as error:
             attempts.may_have_arrived |= errors.may_have_arrived(outcome)
+            # Again: the text of a page has no entities any more.
+            self._redactor.error(error)
             return self._learned(outcome, error, sent_at)
         self._has_worked = True
         self.throttle.answered()

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from airflow_provider_assistant.api.call import Response, TransportFailure
 from airflow_provider_assistant.client.network import usable_proxy
+from airflow_provider_assistant.exceptions import AssistantError
 
 REDACTED = "***"
 # A key of at least SURELY_SECRET characters is always redacted. A shorter one is not redacted if it is a word or a
@@ -71,6 +72,13 @@ class Redactor:
             body = body.replace(form.encode(), REDACTED.encode())
         headers = {name: self.text(value) for name, value in outcome.headers.items()}
         return replace(outcome, headers=headers, body=body)
+
+    def error(self, error: AssistantError) -> None:
+        """Take the secrets out of the texts of an error."""
+        for name, value in error.fields().items():
+            if isinstance(value, str):
+                setattr(error, name, self.text(value))
+        error.args = (error.happened,)
 
     def text(self, text: str) -> str:
         """Return a text without the secrets."""
