@@ -267,7 +267,7 @@ def test_the_server_of_the_ledger_is_down_for_long(case: Case, postgres: Postgre
         _, error, trace = task.wait()
     finally:
         postgres.start()
-    assert (error or "").startswith("AssistantLedgerError: the ledger cannot be written"), trace
+    assert (error or "").startswith("AssistantLedgerError: load of "), trace
     unrecorded = set(case.stored()) - case.recorded("created")
     assert unrecorded <= case.listed("ambiguous")
     assert len(unrecorded) <= CONCURRENCY
