@@ -232,8 +232,8 @@ class AssistantClient:
             is_busy = isinstance(outcome, Response) and outcome.status == 503 and errors.is_of_gateway(outcome)
             if is_busy and throttle.silence < DEFAULT_PAUSE_SECONDS:
                 throttle.slow_down(error, self._jittered)
-            elif self.settings.retry.attempts > 1:
-                throttle.hold(error.retry_after or 0.0)
+            elif is_busy and self.settings.retry.attempts > 1:
+                throttle.hold(min(error.retry_after or 0.0, self.settings.retry.max_backoff))
         elif isinstance(error, AssistantGatewayError) or isinstance(outcome, TransportFailure):
             throttle.doubted()
         else:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowTaskTimeout
 from hypothesis import strategies as st
 
+from airflow_provider_assistant.client.worker_pool import FIRST_FAILURES
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantAPIError,
@@ -24,7 +25,6 @@ from airflow_provider_assistant.loading.counts import LoadCounts
 from airflow_provider_assistant.loading.options import MAX_BACKOFF
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator, AssistantUploadFilesOperator
 from airflow_provider_assistant.sandbox.store import Document
-from airflow_provider_assistant.sending.sender import BREAKER
 from tests.simulate.night import NEXT_DAY, RETRIED, Night, Operation, nights
 from tests.simulate.replies import BROKEN, REFUSALS, SLOW, WELL
 from tests.simulate.sources import CHANGES, FILES, FORMS, PLAIN_ROWS, ROWS, File, Folder, Form, Row, Rows
@@ -200,7 +200,7 @@ class Load(Operation):
         statuses = {answer.status for answer in (*attempt.answers, attempt.then)}
         return bool(
             attempt.then in odd
-            or len(odd) >= BREAKER
+            or len(odd) >= FIRST_FAILURES
             or statuses & SITE_WIDE
             or attempt.end
             or attempt.disk_full
