@@ -38,7 +38,9 @@ T = TypeVar("T")
 class _IO(Protocol):
     """How a client waits and sends: it blocks its thread, or awaits."""
 
-    def slot(self, *, is_patient: bool) -> contextlib.AbstractAsyncContextManager[None]: ...
+    def slot(
+        self, *, is_patient: bool = False, is_slow: bool = False
+    ) -> contextlib.AbstractAsyncContextManager[None]: ...
 
     async def exchange(self, call: Call[Any]) -> Response | TransportFailure: ...
 
@@ -162,7 +164,7 @@ class AssistantClient:
         started = self.now()
         while True:
             try:
-                async with io.slot(is_patient=False):
+                async with io.slot(is_patient=False, is_slow=call.timeout_field == "chat_timeout"):
                     outcome = await self._exchange(io, call, attempts, started, is_repeat=is_repeat)
             except AssistantError as unsent:
                 # The throttle refused it, or its file cannot be read.
@@ -296,7 +298,7 @@ class _Blocking:
         self._sleep = sleep
 
     @contextlib.asynccontextmanager
-    async def slot(self, *, is_patient: bool) -> AsyncIterator[None]:  # noqa: ARG002
+    async def slot(self, *, is_patient: bool = False, is_slow: bool = False) -> AsyncIterator[None]:  # noqa: ARG002
         yield
 
     async def exchange(self, call: Call[Any]) -> Response | TransportFailure:

@@ -26,7 +26,8 @@ IDLE_SECONDS = 60.0
 MESSAGE_SECONDS = 10.0
 # Tries without a pause: a service that answers most requests with success should not be slowed down.
 QUICK_TRIES = 2
-# Seconds for which the first request goes alone, so that a wrong key or address meets the service once.
+# The first request goes alone until it is answered, so that a wrong key or address meets the service once; for at most
+# these seconds if its answer may take a minute, as that of a chat.
 FIRST_SECONDS = 1.0
 # Jitter of the pauses in an outage, as a share of them.
 JITTER = 0.1
@@ -141,8 +142,8 @@ class Throttle:
         # Whether the API has answered at all, with something else than a 401.
         self._is_proven = False
         self._resume = self._next_try = -math.inf
-        # Time of the first request that was sent without a proof; infinite if none was.
-        self._first_sent = math.inf
+        # Without a proof, the time until which one request goes alone.
+        self._alone_until = math.inf
         # The error that asked for too long a pause.
         self._refusal: AssistantError | None = None
         # The outage: its first and its last failure.
@@ -191,7 +192,7 @@ class Throttle:
     def doubted(self) -> None:
         """Let requests go one at a time until the API answers one: something else has answered."""
         self._is_proven = False
-        self._first_sent = math.inf
+        self._alone_until = math.inf
 
     def failed(self, error: AssistantError, sent_at: float) -> None:
         """Count a request without an answer that was sent at this time."""
@@ -258,11 +259,12 @@ class Throttle:
     # -- when to send ----------------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
-    async def slot(self, *, is_patient: bool = False) -> AsyncIterator[None]:
+    async def slot(self, *, is_patient: bool = False, is_slow: bool = False) -> AsyncIterator[None]:
         """
         Wait until a request may be sent, and count it as in flight for the ``async with`` block.
 
         :param is_patient: Whether to wait for the end of an outage or a pause, however long it takes.
+        :param is_slow: Whether the answer may take long.
         :raises AssistantError: :meth:`stop` was called, or the request would have to wait too long.
         """
         async with self._turns[is_patient]:
@@ -270,8 +272,8 @@ class Throttle:
                 await self._wait(wait)
         now = self.now()
         self.rate.sent(now)
-        if not self._is_proven and self._first_sent == math.inf:
-            self._first_sent = now
+        if not self._is_proven and not self.in_flight:
+            self._alone_until = now + FIRST_SECONDS if is_slow else math.inf
         self.in_flight += 1
         try:
             yield
@@ -299,7 +301,7 @@ class Throttle:
         return self.rate.wait(now)
 
     def _allowed(self, now: float) -> int:
-        is_first = not self._is_proven and now - self._first_sent < FIRST_SECONDS
+        is_first = not self._is_proven and now < self._alone_until
         return 1 if self.is_down or is_first else max(1, int(self.limit))
 
     async def _wait(self, seconds: float) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Response, TransportFailure
+from airflow_provider_assistant.api.payloads import ChatMessage
 from airflow_provider_assistant.client.aiohttp_transport import AiohttpTransport
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.retry import RetryPolicy
@@ -30,6 +31,7 @@ from airflow_provider_assistant.exceptions import (
 from tests.virtual_time import now, simulated
 
 CALL = endpoints.get_limits("acme-inc")
+CHAT = endpoints.chat("docs", ChatMessage(session_id="s", message="m"))
 LATENCY = 0.1
 SETTINGS = ClientSettings(
     "http://127.0.0.1:1/api/v1", "canary-key-0123456789", retry=RetryPolicy(attempts=1), max_concurrency=4
@@ -121,13 +123,13 @@ def test_the_first_request_goes_alone(wire, answer):
         assert all(isinstance(end, AssistantAuthenticationError) for end in ends)
 
 
-def test_a_first_request_that_takes_long_holds_up_the_others_for_a_second(wire):
-    """Such as the first question of a synchronous batch."""
+def test_a_first_chat_holds_up_the_others_for_a_second(wire):
+    """The first question of a synchronous batch may take a minute."""
 
     async def main():
         client = AssistantClient(SETTINGS, async_transport=wire, now=now)
         wire.latency = 30.0
-        await settled(*(client.asend(CALL) for _ in range(4)))
+        await settled(*(client.asend(CHAT) for _ in range(4)))
         return now()
 
     assert run(main) <= 32
