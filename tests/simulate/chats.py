@@ -13,6 +13,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantAuthenticationError,
     AssistantBadRequestError,
+    AssistantGatewayError,
     AssistantLedgerError,
     AssistantNotFoundError,
     AssistantPermissionError,
@@ -76,7 +77,8 @@ class Call(Operation):
         if self.on_ambiguous != "retry" or isinstance(error, AirflowSkipException):
             return
         is_permanent, last = isinstance(error, AirflowFailException), statuses[-1]
-        if last >= 500 or last in PASSING or last == 0 or isinstance(error, AssistantResponseError):
+        is_foreign = isinstance(error, AssistantResponseError | AssistantGatewayError)
+        if (last >= 500 and last != 501) or last in PASSING or last == 0 or is_foreign:
             assert not is_permanent, f"a transient error can be retried: {error!r}"
         elif last in {400, 401, 403, 404} and len(statuses) == 1:
             assert is_permanent, f"a permanent error is not retried: {error!r}"
@@ -305,7 +307,7 @@ class WaitForRequest(Call):
         if error is None or ended.is_killed or isinstance(error, AssistantLedgerError) or not polls or attempt.end:
             return
         is_waited = isinstance(error, WAITED) or isinstance(error.__cause__, WAITED)
-        assert is_waited or attempt.outage, f"polling goes on after this: {error!r}"
+        assert is_waited or attempt.outage or attempt.gateway, f"polling goes on after this: {error!r}"
         refused = [one.status for one in ended.to("chat.request")[:-1] if not one.is_page]
         assert not {401, 403} & set(refused), f"what concerns the key is not polled on: {polls}"
         if isinstance(error, AssistantRequestTimeoutError | AirflowSensorTimeout) and not attempt.jump:
