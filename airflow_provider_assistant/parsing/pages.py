@@ -1,0 +1,43 @@
+"""What a parser returns: the fields, the text and the notes of a file or a page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+# The value of a field: a text, or the items of a list.
+Fields = dict[str, "str | list[str]"]
+
+
+@dataclass(slots=True)
+class Note:
+    """
+    Say what is not in the rows.
+
+    :param unit: What is counted: ``word``, ``file``, ``page``, ``sheet`` or ``chunk``, for example.
+    :param reason: Why, as a predicate, such as ``is a draft``.
+    :param is_expected: Whether the owner of the source wants it left out. Otherwise content could be lost.
+    :param count: Number of units.
+    :param name: Name of the file, page or row that the note is about. A parser does not know it, and leaves it empty.
+    """
+
+    unit: str
+    reason: str
+    is_expected: bool
+    count: int = 1
+    name: str = ""
+
+
+@dataclass(slots=True)
+class Page:
+    """
+    A file or a page of a website, as Markdown.
+
+    :param fields: What front matter, the head of a page or the properties of a file say, such as ``title``. The names
+        are in lower case, without blanks, ``-`` and ``_``.
+    :param text: The content, as Markdown.
+    :param notes: What the text does not hold.
+    """
+
+    fields: Fields = field(default_factory=dict)
+    text: str = ""
+    notes: list[Note] = field(default_factory=list)
