@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -207,10 +207,11 @@ def rows_of_dataset(table: pa.Table) -> Iterator[dict[str, Any]]:
             yield {**row, "question": row["message"] or "", "asked_at": row["submitted_at"]}
 
 
-def counts(table: pa.Table, requests: Iterable[Request]) -> dict[str, Any]:
+def counts(table: pa.Table, requests: Iterable[Request], maybe_second: Collection[str]) -> dict[str, Any]:
     """
     Return the counts and latency percentiles of a batch.
 
+    :param maybe_second: Ids of the questions that may have been asked twice.
     :return: ``rows``; one count per status of ``STATUSES``; ``seconds_p50``, ``_p95``, ``_p99`` of the complete
         questions, or None; ``low_confidence``, the number of answers with the confidence level ``low``, or None if no
         reply has a confidence; ``submitted``, ``reused``, ``possibly_duplicated``, ``rejected`` and ``ambiguous``.
@@ -238,7 +239,7 @@ def counts(table: pa.Table, requests: Iterable[Request]) -> dict[str, Any]:
         "low_confidence": _low_confidence(complete),
         "submitted": len(new),
         "reused": table.num_rows - statuses["not_submitted"] - len(new),
-        "possibly_duplicated": sum(request.is_maybe_second for request in new),
+        "possibly_duplicated": len(maybe_second),
         "rejected": kinds["rejected"],
         "ambiguous": kinds["ambiguous"],
     }

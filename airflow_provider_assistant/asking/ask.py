@@ -89,7 +89,10 @@ class Asking:
         batch = self.batch
         closed, not_closed = batch.close_sessions()
         table = output_table(self._questions, self._others, batch.requests, batch.ends, batch.silence)
-        found = write_findings(findings_of(self._output), self._questions, batch.requests, batch.ends, self._dag_id)
+        second = batch.maybe_second
+        found = write_findings(
+            findings_of(self._output), self._questions, batch.requests, batch.ends, second, self._dag_id
+        )
         metadata: Mapping[bytes, bytes] = {
             SCOPE: self._job.scope.encode(),
             SITE: json.dumps(self._site.columns()).encode(),
@@ -99,4 +102,4 @@ class Asking:
         batch.record_ends()
         self._state.remove()
         sessions = {"sessions_closed": closed, "sessions_not_closed": not_closed}
-        return Asked(table, {**counts(table, batch.requests.values()), **sessions, "findings": found})
+        return Asked(table, {**counts(table, batch.requests.values(), second), **sessions, "findings": found})

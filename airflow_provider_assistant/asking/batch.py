@@ -116,8 +116,7 @@ class Batch:
         found = self._read_earlier(requests, {**published, **answers})
         chats.correct(self._ledger, self._scope_ledger.scope, found.corrections)
         self.requests = {
-            question_id: request._replace(is_reused=True, is_maybe_second=False)
-            for question_id, request in self.requests.items()
+            question_id: request._replace(is_reused=True) for question_id, request in self.requests.items()
         }
         self._state.begin(self.requests.values(), self.ends.values())
 
@@ -158,6 +157,13 @@ class Batch:
     def size(self) -> int:
         """Number of questions. Equal rows are one."""
         return len(self._earlier)
+
+    @property
+    def maybe_second(self) -> set[str]:
+        """The questions that this try, or an earlier one, may have asked twice."""
+        found = {question_id for question_id, earlier in self._earlier.items() if earlier.is_maybe_second}
+        # The ledger may not have recorded it.
+        return found | {question_id for question_id, request in self.requests.items() if request.is_maybe_second}
 
     @property
     def open(self) -> list[Request]:

@@ -24,11 +24,13 @@ class Earlier(NamedTuple):
     :param latest: Number of its latest attempt; 0 if it has none.
     :param requests: Number of requests that were sent for it.
     :param may_exist: Whether it may have been asked by an attempt of which nobody knows the outcome.
+    :param is_maybe_second: Whether the attempt that was accepted may not have been the first one to arrive.
     """
 
     latest: int = 0
     requests: int = 0
     may_exist: bool = False
+    is_maybe_second: bool = False
 
 
 @dataclass(slots=True)
@@ -128,11 +130,15 @@ class _Reader:
         return is_open or end.status == "complete"
 
     def _earlier(self, attempts: Sequence[Known]) -> Earlier:
-        newest = max((one.number for one in attempts if one.state == "created"), default=0)
+        created = [one for one in attempts if one.state == "created"]
+        unresolved = [one.number for one in attempts if one.state in UNRESOLVED]
+        newest = created[-1].number if created else 0
+        was_sent_again = any(self._sent[one.key, one.number].ambiguous for one in created)
         return Earlier(
             latest=attempts[-1].number if attempts else 0,
             requests=sum(self._sent[one.key, one.number].requests for one in attempts),
-            may_exist=any(one.number > newest and one.state in UNRESOLVED for one in attempts),
+            may_exist=any(number > newest for number in unresolved),
+            is_maybe_second=was_sent_again or any(number < newest for number in unresolved),
         )
 
     def _refused(self, question: Question, attempts: Sequence[Known]) -> End | None:

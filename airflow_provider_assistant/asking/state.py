@@ -75,7 +75,7 @@ class Request(NamedTuple):
     :param attempts: Number of requests that were sent for it, also by earlier tries.
     :param polls: Number of polls before.
     :param is_reused: Whether an earlier try has submitted it.
-    :param is_maybe_second: Whether it may have been asked before.
+    :param is_maybe_second: Whether the try that submitted it knows that it may have been asked before.
     """
 
     question_id: str

@@ -37,6 +37,7 @@ class Sent(NamedTuple):
 
     :param recorded_at: Time at which its outcome was recorded, UTC.
     :param requests: Number of requests that it sent.
+    :param ambiguous: Number of them, before the last one, that the service may have carried out.
     """
 
     key: str
@@ -44,6 +45,7 @@ class Sent(NamedTuple):
     session_id: str | None
     recorded_at: datetime | None
     requests: int
+    ambiguous: int
 
 
 class Correction(NamedTuple):
@@ -65,7 +67,8 @@ class Correction(NamedTuple):
 
 def sent(ledger: Ledger, scope: Scope) -> Iterator[Sent]:
     """Yield all attempts of a scope."""
-    query = sa.select(_c.key, _c.number, _c.session_id, _c.recorded_at, _c.requests).where(_c.scope == scope.id)
+    columns = (_c.key, _c.number, _c.session_id, _c.recorded_at, _c.requests, _c.ambiguous)
+    query = sa.select(*columns).where(_c.scope == scope.id)
     with ledger.connect() as connection:
         for row in stream(connection, query):
             yield Sent._make(row)

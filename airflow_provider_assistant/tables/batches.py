@@ -224,6 +224,8 @@ def _problem_of(text: str, encoding: str) -> str:
             f"has bytes of another encoding than {encoding}; set csv_options={{'encoding': …}} "
             "(--encoding), such as cp1252"
         )
+    if encoding:
+        return "is not valid text: it holds half a character (a lone surrogate)"
     return NOT_TEXT
 
 

@@ -122,6 +122,8 @@ class ChatBatch(Operation):
             self.received |= {one.answered: asked[one.answered] for one in ended.sent if one.answered}
         if ended.error is None:
             self._check_result(world, attempt, ended, is_first=number == 1)
+            # A request that the service does not know any more is asked again, and the counts say so.
+            self.listed |= {row["message"] for row in self.rows(world) if row["status"] == "lost"}
 
     def _check_bounds(self, world: World, attempt: Try, ended: Ended) -> None:
         # The timeout of a deferred task is stored as a time of day: a clock that is set back extends it.

@@ -98,7 +98,11 @@ class Form:
 class Rows:
     """Rows, with what their load must lead to."""
 
-    def __init__(self, rows: Sequence[Row]) -> None:
+    def __init__(self, rows: Sequence[Row], *, are_in_text_file: bool = False) -> None:
+        def is_bad(row: Row) -> bool:
+            # The keys of a text file must be valid text.
+            return row.is_bad or (are_in_text_file and not row.is_text)
+
         self.rows = rows
         contents: dict[str | None, set[tuple[int, str]]] = defaultdict(set)
         self.titles_of: dict[str, set[str]] = defaultdict(set)
@@ -107,10 +111,10 @@ class Rows:
             self.titles_of[row.label].add(row.title)
         # Rows with the same key have different content, so that the load is refused.
         self.is_contradictory = any(len(contents[key]) > 1 for key in contents if key is not None)
-        self.titles = {row.title for row in rows if not row.is_bad}
+        self.titles = {row.title for row in rows if not is_bad(row)}
         # Rows rejected without a request; the second of two equal rows counts as unchanged.
         without_key = sum(row.key_text is None for row in rows)
-        self.bad = without_key + len({row.key_text for row in rows if row.is_bad} - {None})
+        self.bad = without_key + len({row.key_text for row in rows if is_bad(row)} - {None})
 
     def offered(self, form: Form, folder: Path) -> Any:
         """Return the rows as a source; files are written to the folder."""
@@ -223,6 +227,10 @@ class Folder:
                 path.rmdir()
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(file.octets)
+
+    def count(self) -> int:
+        """Return the number of files that are there and not hidden."""
+        return sum(self._of(file).is_file() and not file.is_hidden for file in self._files)
 
     def change(self, change: Change) -> None:
         """Change a file, if it is there."""

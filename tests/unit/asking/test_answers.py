@@ -72,9 +72,9 @@ def test_every_question_has_its_row_in_order(seed):
     wanted = {"open": "timed_out", "unknown": "not_submitted"}
     assert [row["status"] for row in rows] == [wanted.get(state, state) for state in states]
     assert all((row["error"] is None) == (row["status"] == "complete") for row in rows)
-    result = counts(table, requests.values())
+    result = counts(table, requests.values(), {"q1"})
     assert sum(result[status] for status in STATUSES) == result["rows"] == len(states)
-    assert result["submitted"] == len(requests)
+    assert (result["submitted"], result["possibly_duplicated"]) == (len(requests), 1)
     assert result["rejected"] == states.count("not_submitted")
     assert result["low_confidence"] == (states.count("complete") or None)
     # The types do not depend on what is in the columns.
