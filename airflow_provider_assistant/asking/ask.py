@@ -13,9 +13,9 @@ from airflow_provider_assistant.asking.batch import AskJob, Batch
 from airflow_provider_assistant.asking.findings import write_findings
 from airflow_provider_assistant.asking.questions import Questions
 from airflow_provider_assistant.asking.state import findings_of, state_of
-from airflow_provider_assistant.lake import replace
 from airflow_provider_assistant.ledger import Ledger, RunRef, Scope, Site, key_of
 from airflow_provider_assistant.loading.findings import DAG_ID
+from airflow_provider_assistant.storage.write import replace
 
 if TYPE_CHECKING:
     import pyarrow as pa

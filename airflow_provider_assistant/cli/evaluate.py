@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
-from airflow_provider_assistant import lake
 from airflow_provider_assistant.asking.answers import site_of
 from airflow_provider_assistant.cli.ask import ANSWERS, ask, check_questions
 from airflow_provider_assistant.cli.golden_input import KEY, GateFile, cases_of, check_tags, read_gate, read_golden
@@ -44,6 +43,7 @@ from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputEr
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger.location import airflow_home
 from airflow_provider_assistant.storage.paths import object_storage_path, usable_path, writable_file
+from airflow_provider_assistant.storage.write import check_writable, replace, replace_bytes
 from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
@@ -146,11 +146,11 @@ def _site(args: argparse.Namespace, hook: AssistantHook | None) -> str | None:
 def _write(args: argparse.Namespace, evaluation: Evaluation, answers: pa.Table) -> None:
     """Write the files that the arguments name, besides those of the evaluation."""
     if args.save:
-        lake.replace(answers.replace_schema_metadata(None), _output_path(args.save) / ANSWERS)
+        replace(answers.replace_schema_metadata(None), _output_path(args.save) / ANSWERS)
     if args.report:
-        lake.replace_bytes(render(evaluation, files=args.save).encode(), _output_path(args.report))
+        replace_bytes(render(evaluation, files=args.save).encode(), _output_path(args.report))
     if args.junit:
-        lake.replace_bytes(junit_xml(evaluation).encode(), _output_path(args.junit))
+        replace_bytes(junit_xml(evaluation).encode(), _output_path(args.junit))
 
 
 def _shown(out: Console, args: argparse.Namespace, evaluation: Evaluation) -> int:
@@ -209,9 +209,9 @@ def _check(args: argparse.Namespace, gate: GateFile, cases: list[Case]) -> None:
     for name in ("junit", "report"):
         path = getattr(args, name)
         if path:
-            lake.check_writable(_output_path(writable_file(path, f"--{name}")).parent)
+            check_writable(_output_path(writable_file(path, f"--{name}")).parent)
     if args.save:
-        lake.check_writable(_output_path(args.save))
+        check_writable(_output_path(args.save))
     if args.against:
         place = _output_path(args.save) if args.save else object_storage_path(str(airflow_home()))
         earlier_runs(RunFolder(place), _baseline(args))

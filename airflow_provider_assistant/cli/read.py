@@ -7,7 +7,7 @@ import argparse
 from airflow_provider_assistant.cli.output import Console
 from airflow_provider_assistant.cli.rows import pairs
 from airflow_provider_assistant.cli.runner import OK, command, open_hook
-from airflow_provider_assistant.lake.flattening import flatten, with_digits
+from airflow_provider_assistant.lake.rows import values_of, with_digits
 
 
 @command
@@ -18,6 +18,6 @@ def read(out: Console, args: argparse.Namespace) -> int:
     with out.busy("reading"):
         reply = hook.read(args.what, params)
     out.result(reply.raw)
-    values = flatten(with_digits(reply.raw_json or "null"))
+    values = values_of(with_digits(reply.raw_json))
     out.table(("field", "value"), [(value.metric, value.text) for value in values])
     return OK

@@ -180,8 +180,8 @@ def _file(path: ObjectStoragePath) -> tuple[pa.Table | None, Callable[[pa.Table]
     """Return the verdicts that a file has, None if there is none, and the function that replaces it."""
     import pyarrow.parquet as pq
 
-    from airflow_provider_assistant.lake import check_writable, replace
     from airflow_provider_assistant.storage.paths import reading
+    from airflow_provider_assistant.storage.write import check_writable, replace
 
     # Verdicts that cannot be saved would be paid for again.
     check_writable(path.parent)

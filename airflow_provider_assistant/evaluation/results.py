@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -95,26 +94,6 @@ def evaluation_rows(evaluation: Evaluation, logical_date: datetime | None) -> It
             "difference": change.mean if change else None,
             "difference_low": change.low if change else None,
             "difference_high": change.high if change else None,
-        }
-
-
-def answer_rows(evaluation: Evaluation) -> Iterator[dict[str, Any]]:
-    """Yield the rows of the dataset ``evaluation_answers``, one per answer."""
-    pass_if = evaluation.job.criteria.pass_if
-    passed = evaluation.scores.passed(pass_if).tolist() if pass_if else [None] * len(evaluation.cases)
-    for case, has_passed in zip(evaluation.cases, passed, strict=True):
-        yield {
-            "name": evaluation.summary.name,
-            "key": case.key,
-            "repetition": case.repetition,
-            "question": case.message,
-            "answer": case.answer,
-            "status": case.status,
-            "tags": json.dumps(case.tags, ensure_ascii=False),
-            "passed": {0.0: False, 1.0: True}.get(has_passed),
-            "request_id": case.request_id,
-            "session_id": case.session_id,
-            "path": str(evaluation.job.folder.summary),
         }
 
 

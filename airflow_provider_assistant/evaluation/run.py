@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from airflow_provider_assistant import lake
 from airflow_provider_assistant.api.confidence import is_low
 from airflow_provider_assistant.evaluation.figures import EarlierScores, Figures
 from airflow_provider_assistant.evaluation.gate import check_gate, scorers_of_rule
@@ -27,6 +26,7 @@ from airflow_provider_assistant.evaluation.summary import (
     Summary,
 )
 from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.storage.write import replace, replace_bytes
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import ObjectStoragePath
@@ -330,6 +330,6 @@ def _write(evaluation: Evaluation) -> None:
     job = evaluation.job
     page = render(evaluation)
     job.folder.summary.unlink(missing_ok=True)
-    lake.replace(to_table(evaluation.scores, job.cases, job.criteria.pass_if), job.folder.scores)
-    lake.replace_bytes(page.encode(), job.folder.report)
-    lake.replace_bytes(evaluation.summary.as_json(), job.folder.summary)
+    replace(to_table(evaluation.scores, job.cases, job.criteria.pass_if), job.folder.scores)
+    replace_bytes(page.encode(), job.folder.report)
+    replace_bytes(evaluation.summary.as_json(), job.folder.summary)

@@ -11,9 +11,9 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
-from airflow_provider_assistant import lake
 from airflow_provider_assistant.knowledge.documents import COLUMNS, DocumentRow
 from airflow_provider_assistant.source_account import ACCOUNT, AccountedRows, SourceAccount
+from airflow_provider_assistant.storage.write import replace_bytes
 
 # Rows in memory. A file is at most 10 MB, and a chunk a few kilobytes.
 BATCH = 1000
@@ -47,7 +47,7 @@ def write_documents(rows: Iterable[DocumentRow], path: str | Path | ObjectStorag
             # The account is complete only now.
             writer.add_key_value_metadata({ACCOUNT: json.dumps(account.as_dict()).encode()})
         file.seek(0)
-        lake.replace_bytes(file.read(), ObjectStoragePath(str(path)))
+        replace_bytes(file.read(), ObjectStoragePath(str(path)))
     return {"path": str(path), "rows": count, "left_out": account.count}
 
 

@@ -17,19 +17,14 @@ class Dataset:
 
     :param name: Name of the dataset, of its folder and of its table in the warehouse.
     :param description: What its rows are.
-    :param columns: Type and description by column name, in the order of the file. The type is
-        ``moment``, ``string``, ``double``, ``int`` or ``bool``; with an exclamation mark, the
-        column is not nullable. The rest of the text is the description.
-    :param key: Columns that identify a row: two files of one day must not have the same row. Rows whose last key
-        column is null have no identity. Default: none, rows are not compared.
-    :param order: Columns by which the rows of a file are sorted. Default: none, the rows keep their order.
+    :param columns: Type and description by column name, in the order of the file. The type is ``moment``, ``string``,
+        ``double``, ``int`` or ``bool``; with an exclamation mark, the column is not nullable; with an at sign, its text
+        may be of a person. The rest of the text is the description.
     """
 
     name: str
     description: str
     columns: Mapping[str, str]
-    key: tuple[str, ...] = ()
-    order: tuple[str, ...] = ()
 
     def schema(self) -> pa.Schema:
         """Return the columns as an Arrow schema."""
@@ -42,37 +37,36 @@ class Dataset:
             "int": pa.int32(),
             "bool": pa.bool_(),
         }
-        fields = []
-        for name, column in self.columns.items():
-            kind, _, _ = column.partition(" ")
-            is_nullable = not kind.endswith("!")
-            arrow_type = types[kind.removesuffix("!")]
-            fields.append(pa.field(name, arrow_type, nullable=is_nullable))
-        return pa.schema(fields)
+        kinds = {name: column.split(" ", 1)[0] for name, column in self.columns.items()}
+        return pa.schema(
+            [pa.field(name, types[kind.rstrip("@!")], nullable="!" not in kind) for name, kind in kinds.items()]
+        )
 
     def descriptions(self) -> dict[str, str]:
         """Return the descriptions of the columns, by name."""
-        found = {}
-        for name, column in self.columns.items():
-            _, _, found[name] = column.partition(" ")
-        return found
+        return {name: column.split(" ", 1)[1] for name, column in self.columns.items()}
+
+    def personal(self) -> tuple[str, ...]:
+        """Return the columns whose text may be of a person."""
+        return tuple(name for name, column in self.columns.items() if "@" in column.split(" ", 1)[0])
 
 
 # Whose rows they are. Every dataset has these columns.
-_SCOPE_COLUMNS = {
+_SITE_COLUMNS = {
     "service": "string! Name of the service: that of the connection, or else the host of its base URL",
-    "tenant_id": "string Tenant of the operator or the connection, if one is set",
     "site_id": "string! Site",
 }
-_CAPTURE_COLUMNS = {
+_REPLY_COLUMNS = {
     "captured_at": "moment! When the reply arrived",
     "logical_date": "moment Logical date of the DAG run; null for a run without one",
-    **_SCOPE_COLUMNS,
+    "service": _SITE_COLUMNS["service"],
+    "tenant_id": "string Tenant of the operator or the connection, if one is set",
+    "site_id": "string Site; null for what is of the tenant",
 }
-_METRIC_COLUMNS = {
+_VALUE_COLUMNS = {
     "metric": "string! Dotted path in the reply",
     "value": "double The number; null for other types",
-    "text": "string! The value as text: strings unchanged, everything else as JSON",
+    "text": "string! The value as text, with every digit: strings unchanged, everything else as JSON",
     "type": "string! JSON type of the value",
     "period": "string Period that the reply names",
 }
@@ -83,61 +77,32 @@ _TASK_COLUMNS = {
     "map_index": "int Index of a mapped task; -1 for a task that is not mapped",
 }
 
-STATISTICS = Dataset(
-    "statistics",
-    "One row per metric of a reply, on the day of the run",
-    {**_CAPTURE_COLUMNS, **_METRIC_COLUMNS},
-    key=("service", "tenant_id", "site_id"),
-    order=("site_id", "metric", "captured_at"),
-)
+
+def replies(name: str, description: str) -> Dataset:
+    """Return a dataset of replies, with one row per value."""
+    return Dataset(name, description, {**_REPLY_COLUMNS, **_VALUE_COLUMNS})
+
+
+STATISTICS = replies("statistics", "One row per value of a site's statistics, on the day of the run")
+LIMITS = replies("limits", "One row per value of the tenant's limits, on the day of the run")
 STATISTICS_RAW = Dataset(
     "statistics_raw",
-    "One row per reply, on the day of the run",
-    {**_CAPTURE_COLUMNS, "raw": "string! The reply as JSON"},
-    key=("service", "tenant_id", "site_id"),
-    order=("site_id", "captured_at"),
-)
-LIMITS = Dataset(
-    "limits",
-    "One row per limit or other value of the tenant's limits, on the day of the run",
-    {**_CAPTURE_COLUMNS, "site_id": "string Always null: limits are of the tenant", **_METRIC_COLUMNS},
-    key=("service", "tenant_id"),
-    order=("metric", "captured_at"),
-)
-_READ_COLUMNS = {
-    **_CAPTURE_COLUMNS,
-    "site_id": "string Site; null for what is of the tenant",
-    "user_label": "string Label of the user whose record it is; null for other records",
-    "email": "string E-mail address of the user, if addresses are kept",
-    "read": "string! Name of what was read",
-    "item": "string Item of the list of a reply; null for the reply without its list",
-}
-READS = Dataset(
-    "reads",
-    "One row per metric of a record of another reply, on the day of the run or of the record",
-    {**_READ_COLUMNS, **_METRIC_COLUMNS},
-    key=("service", "tenant_id", "site_id", "user_label", "read"),
-)
-READS_RAW = Dataset(
-    "reads_raw",
-    "One row per record of another reply: an item of its list, or the reply without it",
-    {**_READ_COLUMNS, "raw": "string! The record as JSON"},
-    key=("service", "tenant_id", "site_id", "user_label", "read"),
+    "One row per reply of a site's statistics, on the day of the run",
+    {**_REPLY_COLUMNS, "raw": "string! The reply as JSON"},
 )
 FEEDBACK = Dataset(
     "feedback",
     "One row per rating, on the day when it was sent",
     {
         "sent_at": "moment! When the service accepted the rating",
-        **_SCOPE_COLUMNS,
-        "session_id": "string! Session",
+        **_SITE_COLUMNS,
+        "session_id": "string@! Session",
         "request_id": "string! Chat request that was rated",
         "rating": "string! The word that was sent",
         "answer_seconds": "double Seconds from the submission of the request to its noticed end",
         "attempts": "int! Task tries that sent it",
         **_TASK_COLUMNS,
     },
-    key=("service", "site_id", "rating", "request_id"),
 )
 REQUESTS = Dataset(
     "requests",
@@ -147,28 +112,26 @@ REQUESTS = Dataset(
         "completed_at": "moment When it ended; null while it has not ended",
         "seconds": "double From submission to end; null while it has not ended",
         "state": "string! complete, failed, lost, timed_out, open or ambiguous",
-        **_SCOPE_COLUMNS,
-        "session_id": "string Session",
+        **_SITE_COLUMNS,
+        "session_id": "string@ Session",
         "request_id": "string Chat request; null if ambiguous",
         "attempts": "int! Task tries or requests that sent it",
         "ambiguous": "int Other attempts that may have submitted it as well",
         "is_batch": "bool! Whether a chat batch submitted it",
         **_TASK_COLUMNS,
     },
-    key=("service", "site_id", "request_id"),
 )
-# Values of the columns endpoint, by kind of documents.
-ENDPOINTS = {"file": "documents", "text": "documents/text", "qa": "documents/qa"}
-LOADS = Dataset(
-    "loads",
-    "One row per try of a load of documents, on the day when it started",
+TRIES = Dataset(
+    "tries",
+    "One row per try of a task, on the day when it started",
     {
         "started_at": "moment! When it started",
         "ended_at": "moment When it ended; null while it runs, and if it was killed",
         "outcome": "string! succeeded, succeeded with findings, failed, deferred or unfinished",
-        **_SCOPE_COLUMNS,
-        "endpoint": "string! Kind of documents: documents/qa, documents/text or documents (files)",
-        "source": "string! Name of the source",
+        "task_kind": "string! What the task does: load, ask, rate, evaluate and so on",
+        **_SITE_COLUMNS,
+        "kind": "string Kind of the documents of a load: file, text or qa",
+        "source": "string! Name of the source, of the batch or of the evaluation",
         "rows": "int Rows of the source",
         "created": "int Rows whose document was created",
         "unchanged": "int Rows whose document exists already",
@@ -188,15 +151,38 @@ LOADS = Dataset(
         "left_out": "int Files, pages, blank rows and chunks that the source left out",
         "requests": "int Requests that were sent",
         "throttled": "int Requests that were refused because of a rate limit",
-        "seconds": "double Time for the rows, without opening the source",
-        "error": "string The error of a load that failed",
+        "documents": "int Documents that the ledger has for the source at the end of the try",
+        "seconds": "double Duration",
+        "error": "string@ The error of a try that failed",
+        "counts": "string All counts of the try, as JSON",
         **_TASK_COLUMNS,
     },
-    key=("service", "site_id", "endpoint", "source", "run_id", "task_id", "map_index", "started_at"),
 )
-_ASKED_SCOPE_COLUMNS = {
+ANSWERS = Dataset(
+    "answers",
+    "One row per question of a chat batch or a chat task, on the day of the run",
+    {
+        "asked_at": "moment When the service accepted the question; null if it was not submitted",
+        **_SITE_COLUMNS,
+        "kind": "string! What asked: batch or chat",
+        "name": "string! The task that asked",
+        "key": "string@ Key of the question in its source; null for a chat",
+        "repetition": "int! Number of the repetition, from 1",
+        "turn": "int Number of the question within its conversation",
+        "question": "string@! The question",
+        "answer": "string@ The answer; null if there is none",
+        "status": "string! How the question ended",
+        "error": "string@ Why there is no answer",
+        "seconds": "double Seconds that the service took for the answer, if known",
+        "confidence_level": "string Confidence of the service in its answer, as a word",
+        "confidence_score": "double The same as a number",
+        "request_id": "string Chat request; null if the service named none",
+        "session_id": "string@ Session",
+        **_TASK_COLUMNS,
+    },
+)
+_ASKED_SITE_COLUMNS = {
     "service": "string Name of the service, of the chat batch that asked; null if the answers do not say it",
-    "tenant_id": "string Tenant, in the same way",
     "site_id": "string Site, in the same way",
 }
 EVALUATIONS = Dataset(
@@ -204,11 +190,8 @@ EVALUATIONS = Dataset(
     "One row per evaluation and scorer, on the day of the run",
     {
         "name": "string! Name of the evaluation",
-        **_ASKED_SCOPE_COLUMNS,
-        "dag_id": "string! DAG of the task",
-        "run_id": "string! Run of the DAG",
-        "task_id": "string! Task",
-        "map_index": "int Index of a mapped task; -1 for a task that is not mapped",
+        **_ASKED_SITE_COLUMNS,
+        **_TASK_COLUMNS,
         "logical_date": "moment Logical date of the DAG run; null for a run without one",
         "asked_at": "moment When the first question was submitted, if known",
         "verdict": "string! passed, failed, or none without a gate",
@@ -227,78 +210,31 @@ EVALUATIONS = Dataset(
         "path": "string! Path of the evaluation's summary.json",
     },
 )
-ANSWERS = Dataset(
-    "answers",
-    "One row per question of a chat batch or a chat task, on the day of the run",
-    {
-        "asked_at": "moment When the service accepted the question; null if it was not submitted",
-        **_SCOPE_COLUMNS,
-        "kind": "string! What asked: batch or chat",
-        "name": "string! The task that asked",
-        "key": "string Key of the question in its source; null for a chat",
-        "repetition": "int! Number of the repetition, from 1",
-        "turn": "int Number of the question within its conversation",
-        "question": "string! The question",
-        "answer": "string The answer; null if there is none",
-        "status": "string! How the question ended",
-        "error": "string Why there is no answer",
-        "seconds": "double Seconds that the service took for the answer, if known",
-        "confidence_level": "string Confidence of the service in its answer, as a word",
-        "confidence_score": "double The same as a number",
-        "request_id": "string Chat request; null if the service named none",
-        "session_id": "string Session",
-        **_TASK_COLUMNS,
-    },
-    key=("service", "site_id", "request_id"),
-)
-EVALUATION_ANSWERS = Dataset(
-    "evaluation_answers",
-    "One row per answer that an evaluation judged, on the day of the run",
-    {
-        "name": "string! Name of the evaluation",
-        **_ASKED_SCOPE_COLUMNS,
-        "key": "string! Key of the question",
-        "repetition": "int! Number of the repetition, from 1",
-        "question": "string! The question",
-        "answer": "string The answer; null if there is none",
-        "status": "string! How the question ended",
-        "tags": "string Tags of the question, as a JSON list",
-        "passed": "bool Whether the answer passed; null if it was not judged",
-        "request_id": "string Chat request, as in answers; null if not known",
-        "session_id": "string Session",
-        "path": "string! The evaluation's summary",
-        **_TASK_COLUMNS,
-    },
-)
+# Values of the column endpoint, by kind of documents.
+ENDPOINTS = {"file": "documents", "text": "documents/text", "qa": "documents/qa"}
 FINDINGS = Dataset(
     "findings",
     "One row per finding of a load, on the day of the run",
     {
         "found_at": "moment! When the load ended",
-        **_SCOPE_COLUMNS,
+        **_SITE_COLUMNS,
         "source": "string! Name of the source",
         "endpoint": "string! Route to which the load sends",
         "kind": "string! Kind of the finding",
-        "key": "string! Key of the row",
-        "reason": "string! What happened",
+        "key": "string@! Key of the row",
+        "reason": "string@! What happened",
         "row": "int Number of the row in the source, from 1; null if it is not there any more",
         "document_ids": "string! Ids of the affected documents, as a JSON list",
-        "group_name": "string Page, file or ticket of the row",
+        "group_name": "string@ Page, file or ticket of the row",
         **_TASK_COLUMNS,
     },
 )
-_ALL = (
-    STATISTICS,
-    STATISTICS_RAW,
-    LIMITS,
-    READS,
-    READS_RAW,
-    FEEDBACK,
-    REQUESTS,
-    LOADS,
-    EVALUATIONS,
-    ANSWERS,
-    EVALUATION_ANSWERS,
-    FINDINGS,
-)
-DATASETS = {dataset.name: dataset for dataset in _ALL}
+DATASETS = {
+    dataset.name: dataset
+    for dataset in (STATISTICS, LIMITS, STATISTICS_RAW, FEEDBACK, REQUESTS, TRIES, ANSWERS, EVALUATIONS, FINDINGS)
+}
+
+
+def dataset_of(name: str) -> Dataset:
+    """Return a dataset by its name; one of replies if it is none of this package."""
+    return DATASETS.get(name) or replies(name, "One row per value of a reply, on the day of the run")

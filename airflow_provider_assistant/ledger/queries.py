@@ -449,6 +449,11 @@ def has_rows_before(connection: sa.Connection, moment: datetime) -> bool:
     return bool(connection.scalar(sa.select(sa.or_(*is_before))))
 
 
+def ledger_id(connection: sa.Connection) -> str:
+    """Return the id of the ledger."""
+    return str(connection.scalar(sa.select(sa.func.min(ledger_info.c.id))))
+
+
 def pruned_before(connection: sa.Connection) -> datetime | None:
     """Return the time before which attempts may have been pruned; None if nothing has been pruned."""
     moment: datetime | None = connection.scalar(sa.select(sa.func.max(ledger_info.c.pruned_before)))

@@ -116,12 +116,13 @@ def _run_columns() -> list[sa.Column[Any]]:
     ]
 
 
-# The version of the tables, and the time before which attempts may have been pruned. One row, or two if two processes
-# created the tables at the same moment.
+# The version of the tables, the id of the ledger, which moves with its database, and the time before which attempts may
+# have been pruned. One row, or two if two processes created the tables at the same moment.
 ledger_info = sa.Table(
     "assistant_ledger",
     metadata,
     sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("id", sa.String(32), nullable=False),
     sa.Column("pruned_before", UtcDateTime),
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, Self, TypeVar
 
@@ -160,5 +161,5 @@ def _create(engine: sa.Engine) -> int | None:
                 return version
         # A process that was killed may have left some of the tables.
         metadata.create_all(connection)
-        connection.execute(sa.insert(ledger_info).values(version=VERSION))
+        connection.execute(sa.insert(ledger_info).values(version=VERSION, id=uuid.uuid4().hex))
     return None

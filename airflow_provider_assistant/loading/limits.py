@@ -9,7 +9,7 @@ from airflow_provider_assistant.api.endpoints import get_limits
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantError
-from airflow_provider_assistant.lake import flatten
+from airflow_provider_assistant.lake.rows import values_of, with_digits
 from airflow_provider_assistant.texts import escaped, shortened
 
 # Characters of the limits in the log.
@@ -31,5 +31,5 @@ async def log_limits(settings: ClientSettings, tenant_id: str) -> None:
         except AssistantError as error:
             log.warning("The load goes on without the limits of tenant %r, which cannot be read: %s", tenant_id, error)
             return
-    listed = ", ".join(f"{value.metric} {value.text}" for value in flatten(limits.raw))
+    listed = ", ".join(f"{value.metric} {value.text}" for value in values_of(with_digits(limits.raw_json)))
     log.info("The limits of tenant %r: %s.", tenant_id, shortened(escaped(listed), LOGGED))

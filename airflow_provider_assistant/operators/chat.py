@@ -8,10 +8,10 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import Context
 
-from airflow_provider_assistant import lake
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.task_parameters import check_given, check_rendered
+from airflow_provider_assistant.lake import datasets
 from airflow_provider_assistant.operators.base import AssistantOperator
 from airflow_provider_assistant.operators.datasets import publish_run
 from airflow_provider_assistant.operators.message import AssistantMessageOperator
@@ -68,7 +68,7 @@ class AssistantChatOperator(AssistantMessageOperator):
         self.log.info("Site %r answered in %.1f s.", site_id, answer.call_info.seconds)
         result = {**answer.as_dict(), "session_id": answer.session_id or self.session_id, "site_id": site_id}
         if self.lake_path is not None:
-            publish_run(self, context, [self._answer_row(result)], self.lake_path, lake.ANSWERS)
+            publish_run(self, context, [self._answer_row(result)], self.lake_path, datasets.ANSWERS)
         return result
 
     def _answer_row(self, result: Mapping[str, Any]) -> dict[str, Any]:

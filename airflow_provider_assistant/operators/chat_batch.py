@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from airflow.providers.common.compat.sdk import Context
 
-from airflow_provider_assistant import lake, parameters
+from airflow_provider_assistant import parameters
 from airflow_provider_assistant.asking.answers import STATUSES, check_owner, reason_of_stop, rows_of_dataset
 from airflow_provider_assistant.asking.schedule import Silence
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.keys import key_names
+from airflow_provider_assistant.lake import datasets
 from airflow_provider_assistant.ledger import Ledger, RunRef
 from airflow_provider_assistant.loading.options import OnAmbiguous
 from airflow_provider_assistant.names import task_name
@@ -318,7 +319,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         if self.lake_path is not None:
             common = {**site, "kind": "batch", "name": self.task_id}
             rows = [{**common, **row} for row in rows_of_dataset(asked.table)]
-            publish_run(self, context, rows, self.lake_path, lake.ANSWERS)
+            publish_run(self, context, rows, self.lake_path, datasets.ANSWERS)
         result = {**asked.counts, "site_id": self.hook.resolve_site_id(), "output_path": self.output_path}
         self._result = result
         metrics.questions({status: result[status] for status in STATUSES})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 from airflow.providers.common.compat.sdk import Context, ObjectStoragePath
 from airflow.providers.standard.utils.skipmixin import SkipMixin  # in common-compat only from 1.14.1 on
 
-from airflow_provider_assistant import lake, parameters
+from airflow_provider_assistant import parameters
 from airflow_provider_assistant.asking.answers import site_of
 from airflow_provider_assistant.evaluation.rules import (
     DEFAULT_SCORERS,
@@ -29,6 +29,7 @@ from airflow_provider_assistant.hooks.task_parameters import (
     is_template,
     naming_task,
 )
+from airflow_provider_assistant.lake import datasets
 from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.names import task_name
 from airflow_provider_assistant.observability import metrics
@@ -101,7 +102,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
     :param name: Name of the evaluation; ``previous`` refers to evaluations of the same name. Default:
         ``<dag_id>.<task_id>``; a mapped task appends its index.
     :param lake_path: Folder of the datasets. If set, the operator also writes the figures to the dataset
-        ``evaluations``, and the judged answers to ``evaluation_answers``. Default: None.
+        ``evaluations``. Default: None.
     :param timezone: IANA name of the zone of the partition's day, such as ``Europe/Berlin``. Default: the zone of the
         DAG's schedule.
     """
@@ -330,14 +331,12 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         return run_ids
 
     def _publish(self, context: Context, evaluation: Evaluation) -> str:
-        """Replace this run's files in the datasets, and return the path of that in ``evaluations``."""
-        from airflow_provider_assistant.evaluation.results import answer_rows, evaluation_rows
+        """Replace this run's file in the dataset ``evaluations``, and return its path."""
+        from airflow_provider_assistant.evaluation.results import evaluation_rows
 
         site = self._site()
-        answers = [{**row, **site} for row in answer_rows(evaluation)]
-        publish_run(self, context, answers, str(self.lake_path), lake.EVALUATION_ANSWERS, self.timezone)
         rows = [{**row, **site} for row in evaluation_rows(evaluation, context["dag_run"].logical_date)]
-        return publish_run(self, context, rows, str(self.lake_path), lake.EVALUATIONS, self.timezone).path
+        return publish_run(self, context, rows, str(self.lake_path), datasets.EVALUATIONS, self.timezone).path
 
     def _site(self) -> Mapping[str, str | None]:
         """Return what identifies the site that answered; empty if not known."""

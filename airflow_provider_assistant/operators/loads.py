@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import Asset, AssetAlias, Context
 
-from airflow_provider_assistant import lake
 from airflow_provider_assistant.api.payloads import Payload
 from airflow_provider_assistant.client.cancellation import run_coroutine
 from airflow_provider_assistant.exceptions import (
@@ -24,6 +23,7 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.task_parameters import check_given, check_rendered
+from airflow_provider_assistant.lake import datasets
 from airflow_provider_assistant.ledger import Kind, Ledger, RunRef, Scope, Try
 from airflow_provider_assistant.ledger.queries import documents_of
 from airflow_provider_assistant.loading.findings import FindingsFile, read_findings
@@ -317,7 +317,7 @@ class AssistantLoadOperator(AssistantOperator):
             "found_at": datetime.now(UTC),
             **self.hook.site().columns(),
             "source": self._source_name(context),
-            "endpoint": lake.ENDPOINTS[self.kind],
+            "endpoint": datasets.ENDPOINTS[self.kind],
         }
         # Without findings, a file may be that of an earlier try.
         found = read_findings(findings.path) if findings.count else []
@@ -326,7 +326,7 @@ class AssistantLoadOperator(AssistantOperator):
             # "group" would have to be quoted in SQL.
             changed = {"document_ids": json.dumps(row["document_ids"]), "group_name": row["group"]}
             rows.append({**row, **common, **changed})
-        publish_run(self, context, rows, str(self.lake_path), lake.FINDINGS)
+        publish_run(self, context, rows, str(self.lake_path), datasets.FINDINGS)
 
     def _source_name(self, context: Context) -> str:
         return self.source_name or task_name(context["ti"].dag_id, context["ti"].task_id)

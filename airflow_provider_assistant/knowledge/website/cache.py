@@ -17,8 +17,8 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
-from airflow_provider_assistant import lake
 from airflow_provider_assistant.knowledge.website.extraction import PageText
+from airflow_provider_assistant.storage.write import replace_bytes
 from airflow_provider_assistant.texts import escaped
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class PageCache:
             self._flush()
             self._writer.close()
             self._new_file.seek(0)
-            lake.replace_bytes(self._new_file.read(), self._path)
+            replace_bytes(self._new_file.read(), self._path)
 
     def _flush(self) -> None:
         import pyarrow as pa

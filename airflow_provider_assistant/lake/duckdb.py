@@ -1,0 +1,144 @@
+"""
+The warehouse in DuckDB: views over the Parquet files.
+
+Nothing is loaded, so the file holds no rows, and a reader always sees what the lake has. The file is written only when
+a dataset has its first file, and after an upgrade.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tenacity
+
+from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantInputError, AssistantWarehouseError
+from airflow_provider_assistant.lake.datasets import DATASETS, dataset_of
+from airflow_provider_assistant.lake.files import Day
+from airflow_provider_assistant.lake.warehouse import Loaded, literal, quoted, views
+from airflow_provider_assistant.storage.paths import object_storage_path
+from airflow_provider_assistant.storage.private_files import make_folder, private_umask
+
+if TYPE_CHECKING:
+    import duckdb
+    from airflow.providers.common.compat.sdk import ObjectStoragePath
+
+# Maximum wait for other processes that have the file open, and the pause between two attempts, in seconds.
+LOCK_TIMEOUT, PAUSE = 300.0, 1.0
+_TYPES = {
+    "timestamp[us, tz=UTC]": "TIMESTAMPTZ",
+    "string": "VARCHAR",
+    "double": "DOUBLE",
+    "int32": "INTEGER",
+    "bool": "BOOLEAN",
+}
+
+
+def load(path: str, schema: str, root: str, lake: Mapping[str, Mapping[date, Day]]) -> Loaded:
+    """
+    Create the views over the files, unless they are there, and count their rows.
+
+    :param path: The DuckDB file, which is created if it is missing.
+    :param schema: Schema of the views.
+    :param root: Folder of the datasets.
+    :param lake: The days of the lake, by dataset.
+    :raises AssistantInputError: DuckDB is not installed.
+    :raises AssistantWarehouseError: The file cannot be opened or written, or a file of the lake cannot be read.
+    """
+    try:
+        import duckdb
+    except ImportError as error:
+        raise AssistantInputError(
+            "DuckDB is not installed on this worker",
+            safe=NOTHING_CHANGED,
+            todo="Run pip install 'airflow-provider-assistant[warehouse]'.",
+            field="database",
+        ) from error
+    definitions = _definitions(schema, object_storage_path(root), lake)
+    file = Path(path)
+    try:
+        if not (file.exists() and _has(file, schema, definitions, object_storage_path(root))):
+            make_folder(file.parent)
+            # DuckDB writes further files beside the database.
+            with private_umask(), _open(file, object_storage_path(root)) as connection:
+                _create(connection, schema, definitions)
+        with _open(file, object_storage_path(root), read_only=True) as connection:
+            return _counted(connection, schema, lake)
+    except (duckdb.Error, OSError) as error:
+        raise AssistantWarehouseError(f"{path}: {error}", safe=NOTHING_CHANGED) from error
+
+
+def _definitions(schema: str, root: ObjectStoragePath, lake: Mapping[str, Any]) -> dict[str, str]:
+    """Return the SQL of all views by name."""
+    of_files = {name: _view_of_files(name, root, has_files=name in lake) for name in {**DATASETS, **lake}}
+    return of_files | {name: sql.replace("$schema", quoted(schema)) for name, sql in views().items()}
+
+
+def _view_of_files(name: str, root: ObjectStoragePath, *, has_files: bool) -> str:
+    """Return the SQL of a view of the files of a dataset, with null in the columns that a file lacks."""
+    types = {"date": "DATE", **{field.name: _TYPES[str(field.type)] for field in dataset_of(name).schema()}}
+    nothing = ", ".join(f"CAST(NULL AS {kind}) AS {quoted(column)}" for column, kind in types.items())
+    rows = f"SELECT {nothing} WHERE false"
+    if has_files:
+        files = literal(f"{_url(root)}/{name}/date=*/*.parquet")
+        options = "hive_partitioning = true, union_by_name = true"
+        rows += f" UNION ALL BY NAME SELECT * FROM read_parquet({files}, {options})"  # noqa: S608 (quoted)
+    return f"SELECT {', '.join(map(quoted, types))} FROM ({rows})"  # noqa: S608 (quoted)
+
+
+def _url(root: ObjectStoragePath) -> str:
+    """Return the URL or path of the lake, in which a pattern has no special characters but those that follow."""
+    path = root.path if root.protocol in {"file", ""} else f"{root.protocol}://{root.path}"
+    return re.sub(r"[\[*?]", lambda match: f"[{match[0]}]", path)
+
+
+def _has(file: Path, schema: str, definitions: Mapping[str, str], root: ObjectStoragePath) -> bool:
+    """Return whether a file has these views. Reading it does not disturb other readers."""
+    with _open(file, root, read_only=True) as connection:
+        query = "SELECT view_name, comment FROM duckdb_views() WHERE schema_name = ?"
+        return definitions.items() <= dict(connection.execute(query, [schema]).fetchall()).items()
+
+
+def _create(connection: duckdb.DuckDBPyConnection, schema: str, definitions: Mapping[str, str]) -> None:
+    connection.begin()
+    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
+    for name, sql in definitions.items():
+        view = f"{quoted(schema)}.{quoted(name)}"
+        connection.execute(f"CREATE OR REPLACE VIEW {view} AS {sql}")
+        connection.execute(f"COMMENT ON VIEW {view} IS {literal(sql)}")
+    connection.commit()
+
+
+def _counted(connection: duckdb.DuckDBPyConnection, schema: str, lake: Mapping[str, Mapping[date, Day]]) -> Loaded:
+    loaded = Loaded()
+    for name, days in lake.items():
+        rows = connection.sql(f"SELECT count(*) FROM {quoted(schema)}.{quoted(name)}").fetchall()  # noqa: S608 (quoted)
+        loaded.rows[name] = rows[0][0]
+        loaded.partitions += len(days)
+    loaded.last_day = max((max(days) for days in lake.values()), default=None)
+    return loaded
+
+
+def _is_locked(error: BaseException) -> bool:
+    # The second text is that of this process, if it has the file open in another way.
+    return any(text in str(error) for text in ("lock on file", "different configuration"))
+
+
+@tenacity.retry(
+    retry=tenacity.retry_if_exception(_is_locked),
+    stop=tenacity.stop_after_delay(LOCK_TIMEOUT),
+    wait=tenacity.wait_fixed(PAUSE),
+    reraise=True,
+)
+def _open(file: Path, root: ObjectStoragePath, *, read_only: bool = False) -> duckdb.DuckDBPyConnection:
+    """Open a DuckDB file, as soon as no other process writes it."""
+    import duckdb
+
+    # DuckDB would download an extension for a file of another database, such as SQLite.
+    connection = duckdb.connect(file, read_only=read_only, config={"autoinstall_known_extensions": "false"})
+    if root.protocol not in {"file", ""}:
+        connection.register_filesystem(root.fs)
+    return connection

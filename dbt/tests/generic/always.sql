@@ -1,4 +1,0 @@
-{% test always(model, expression) %}
-{# Rows for which an expression is false. Null is accepted. #}
-select * from {{ model }} where not ({{ expression }})
-{% endtest %}
