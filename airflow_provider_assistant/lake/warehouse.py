@@ -52,7 +52,7 @@ def days_to_load(root: str, names: Iterable[str] | None) -> dict[str, dict[date,
     missing = [name for name, days in found.items() if not days]
     if len(missing) == len(found) or (names is not None and missing):
         raise AssistantInputError(
-            f"{root!r} has no files of {', '.join(missing)}",
+            f"{root!r} has no files of {', '.join(missing) or 'any dataset'}",
             safe=NOTHING_CHANGED,
             todo="Give the output_path of the exports, and run them before this task.",
             field="output_path" if names is None else "datasets",

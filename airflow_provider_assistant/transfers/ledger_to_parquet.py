@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from datetime import date, datetime
+from collections.abc import Collection
+from datetime import UTC, date, datetime
 from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import Context
@@ -25,18 +26,19 @@ from airflow_provider_assistant.ledger.queries import (
 )
 from airflow_provider_assistant.operators.runs import start_of_day, zone_of_run
 from airflow_provider_assistant.texts import counted
-from airflow_provider_assistant.transfers.base import ONE_DAY, ExportOperator, days_between, listed_days
+from airflow_provider_assistant.transfers.base import NAMED_DAYS, ONE_DAY, ExportOperator, days_between, listed_days
 
 # Most days that one run writes, unless the task asks for more.
 MOST_DAYS = 400
+NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 class LedgerExportOperator(ExportOperator):
     """
     Base of the operators that export entries of the ledger, of all services and sites, to a Parquet dataset.
 
-    A run replaces whole days. It also writes all days since the last one that this ledger has in the dataset, at most
-    400: after a pause, no day is missing. A day whose entries ``airflow assistant ledger prune`` has deleted is not
+    A run replaces whole days. It also writes the days that this ledger lacks in the dataset since its first one, at
+    most 400: after a pause, no day is missing. A day whose entries ``airflow assistant ledger prune`` has deleted is not
     written: its file stays as it is.
 
     :param days: Number of days that every run writes, ending with ``date``. Default: 2, because entries were added to
@@ -68,29 +70,34 @@ class LedgerExportOperator(ExportOperator):
 
         :param context: Airflow's task context.
         :return: ``rows`` and ``bytes`` of the files that were written, their ``paths``, and ``path``, the last of them;
-            ``pruned``, the number of days that the ledger does not have any more; and ``date``, the last day.
+            ``kept``, the number of pruned days whose files were not changed; ``gaps``, the number of pruned days
+            without a file, and ``gap_days``, the first of them; and ``date``, the last day.
         :raises AssistantLedgerError: The ledger cannot be read, or would be a file that the workers do not share.
         :raises AssistantInputError: ``date`` is not a date.
         """
         check_rendered(self, context)
         last = self.day(context)
         zone = zone_of_run(self.timezone, context)
+        written: list[Written] = []
         with Ledger.open() as ledger:
-            whose: list[str | None] = [ledger.read(ledger_id)]
-            pruned: list[date] = []
-            written: list[Written] = []
-            pruned_until = ledger.read(pruned_before)
-            for day in days_between(self._first_day(last, whose), last + ONE_DAY):
-                start, end = start_of_day(day, zone), start_of_day(day + ONE_DAY, zone)
-                if pruned_until is not None and start < pruned_until:
-                    pruned.append(day)
-                    continue
-                rows = ledger.read(self.rows_between, start, end)
-                written.append(self.publish(context, rows_table(self.dataset, rows), self.dataset, day, whose))
-        if pruned:
+            whose = [ledger.read(ledger_id)]
+            there = days_of(self.output_path, self.dataset.name, whose)
+            pruned_until = ledger.read(pruned_before) or NEVER
+            pruned = {day for day in self._window(last) if start_of_day(day, zone) < pruned_until}
+            days = self._days(last, there.keys() | pruned if there else ())
+            for day in days:
+                if day not in pruned:
+                    rows = ledger.read(self.rows_between, start_of_day(day, zone), start_of_day(day + ONE_DAY, zone))
+                    written.append(self.publish(context, rows_table(self.dataset, rows), self.dataset, day, whose))
+        kept = sorted(pruned & there.keys() & set(days))
+        gaps = sorted(day for day in pruned - there.keys() if day >= min([days[0], *there]))
+        if kept or gaps:
             self.log.warning(
-                "The ledger's entries of %s have been pruned, so the files of these days stay as they are.",
-                listed_days(pruned),
+                "The ledger's entries of %s have been pruned, so the files of these days stay as they are. %s has no "
+                "rows for %s.",
+                listed_days(kept + gaps),
+                self.dataset.name,
+                listed_days(gaps),
             )
         rows_written = sum(file.rows for file in written)
         self.log.info(
@@ -106,32 +113,40 @@ class LedgerExportOperator(ExportOperator):
             "path": paths[-1] if paths else None,
             "paths": paths,
             "bytes": sum(file.bytes for file in written),
-            "pruned": len(pruned),
+            "kept": len(kept),
+            "gaps": len(gaps),
+            "gap_days": [day.isoformat() for day in gaps[:NAMED_DAYS]],
             "date": last.isoformat(),
         }
         return self.emit_asset_events(context, result)
 
-    def _first_day(self, last: date, whose: list[str | None]) -> date:
-        """Return the first day to write: after a pause, that of the last file of this ledger."""
+    def _window(self, last: date) -> list[date]:
+        """Return the days that one run writes at most."""
+        return days_between(last - ONE_DAY * (max(self.days, MOST_DAYS) - 1), last + ONE_DAY)
+
+    def _days(self, last: date, there: Collection[date]) -> list[date]:
+        """
+        Return the days to write, the earliest first.
+
+        :param there: The days that need no file, or have one. Empty if the dataset has no file.
+        """
         first = last - ONE_DAY * (self.days - 1)
-        if self.date is not None:
-            return first
-        # A later day says nothing: a backfill writes the days of its run only.
-        there = days_of(self.output_path, self.dataset.name, whose)
-        if not there or max(there) > last:
-            return first
-        # Entries were added to the last days after they were written. A repeated run begins where the first one did.
-        before = [day for day in there if day < last]
-        begin = min(first, (max(before) if before else last) - ONE_DAY * (self.days - 2))
-        earliest = last - ONE_DAY * (max(self.days, MOST_DAYS) - 1)
-        if begin < earliest:
-            self.log.warning(
-                "The last file of %s is older than %s, which is the most that one run writes. To write the days "
-                "before, set date and days.",
-                self.dataset.name,
-                counted(MOST_DAYS, "day"),
-            )
-        return max(begin, earliest)
+        window = self._window(last)
+        # The run of an earlier day, such as that of a backfill, writes its own days only.
+        if self.date is None and there and max(there) <= last:
+            begin = max(min(there), window[0])
+            missing = [day for day in days_between(begin, last) if day not in there]
+            if missing:
+                # Entries were added to the days before a pause after they were written.
+                first = max(min(first, missing[0] - ONE_DAY * (self.days - 1)), window[0])
+            if max(there) < begin:
+                self.log.warning(
+                    "The last file of %s is of %s. To write the days before %s, set date and days.",
+                    self.dataset.name,
+                    max(there),
+                    begin,
+                )
+        return days_between(first, last + ONE_DAY)
 
 
 class AssistantFeedbackToParquetOperator(LedgerExportOperator):

@@ -80,8 +80,11 @@ class AssistantReadToParquetOperator(ReplyExportOperator):
 
     def table(self, dataset: Dataset, reply: ApiReply, origin: Mapping[str, Any]) -> pa.Table:
         """Return the rows of a reply, without e-mail addresses."""
+        import pyarrow as pa
+
         table = super().table(dataset, reply, origin)
         for name in ("metric", "text", "period"):
             texts = [None if text is None else without_addresses(text) for text in table[name].to_pylist()]
-            table = table.set_column(table.schema.get_field_index(name), table.schema.field(name), [texts])
+            shown = pa.array(texts, pa.string())
+            table = table.set_column(table.schema.get_field_index(name), table.schema.field(name), shown)
         return table

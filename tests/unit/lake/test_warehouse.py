@@ -1,335 +1,372 @@
-"""The result of loads into a warehouse, also after errors: the same in DuckDB and in PostgreSQL."""
+"""A warehouse has the rows of the lake, each once, whatever happened to the lake or to a load."""
 
 from __future__ import annotations
 
-import importlib
-import logging
-import random
-import re
 import shutil
-from collections import Counter
-from datetime import UTC, datetime, timedelta
-from uuid import uuid4
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from airflow.sdk.io import attach
-from fsspec.implementations.memory import MemoryFileSystem
+import sqlalchemy as sa
+import tenacity
 
-from airflow_provider_assistant import lake
-from airflow_provider_assistant.exceptions import AssistantWarehouseError
-from airflow_provider_assistant.lake import warehouse
-from tests.unit.lake.nights import (
-    FIRST,
-    ODD,
-    capture,
-    rating,
-    write_nights,
-    write_rows,
-    write_statistics,
-)
-
-load_module = importlib.import_module(warehouse.load.__module__)
+from airflow_provider_assistant.exceptions import AssistantInputError, AssistantWarehouseError
+from airflow_provider_assistant.lake import duckdb as of_duckdb
+from airflow_provider_assistant.lake import postgres
+from airflow_provider_assistant.lake.datasets import DATASETS
+from airflow_provider_assistant.lake.warehouse import views
+from tests.threads import at_once
+from tests.unit.lake.nights import FIRST, ODD, origin, rating, write_nights, write_rows, write_statistics
 
 SECOND = FIRST + timedelta(days=1)
 
 
-class DuckDB:
-    """A warehouse in a file."""
-
-    first_columns = "ALL"
-    undescribed = """
-        SELECT comment FROM (
-            SELECT comment, schema_name FROM duckdb_tables() UNION ALL SELECT comment, schema_name FROM duckdb_views()
-            UNION ALL SELECT comment, schema_name FROM duckdb_columns()
-        ) WHERE schema_name = 'assistant' AND coalesce(comment, '') = ''
-    """
-
-    def __init__(self, folder):
-        self._file = str(folder / "new" / "warehouse.duckdb")
-
-    def transaction(self, **options):
-        return warehouse.duckdb_transaction(self._file, **options)
-
-    def query(self, sql):
-        with duckdb.connect(self._file) as connection:
-            return connection.sql(sql).to_arrow_table().to_pylist()
-
-    def run(self, sql):
-        with duckdb.connect(self._file) as connection:
-            connection.execute(sql)
+def in_lake(root, dataset):
+    """Return all rows of a dataset, as another program reads them."""
+    with duckdb.connect() as connection:
+        files = f"{root}/{dataset}/*/*.parquet"
+        rows = connection.sql(f"SELECT * FROM read_parquet('{files}', union_by_name = true)").to_arrow_table()
+        return rows.to_pylist()
 
 
-class Postgres:
-    """A warehouse in a server."""
-
-    first_columns = "1"
-    undescribed = """
-        SELECT relname, attname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
-        JOIN pg_attribute ON attrelid = pg_class.oid WHERE nspname = 'assistant' AND relkind IN ('r', 'v')
-        AND attnum > 0 AND NOT attisdropped
-        AND (col_description(attrelid, attnum) IS NULL OR obj_description(attrelid) IS NULL)
-    """
-
-    def __init__(self, engine):
-        self._engine = engine
-
-    def transaction(self, **options):
-        return warehouse.postgres_transaction(self._engine, **options)
-
-    def query(self, sql):
-        with self._engine.connect() as connection:
-            return [dict(row._mapping) for row in connection.exec_driver_sql(sql)]
-
-    def run(self, sql):
-        with self._engine.begin() as connection:
-            connection.exec_driver_sql(sql)
+def in_order(rows):
+    return sorted(repr(sorted((name, str(value)) for name, value in row.items())) for row in rows)
 
 
-@pytest.fixture(params=["duckdb", pytest.param("postgres", marks=pytest.mark.system)])
-def database(request, tmp_path):
-    if request.param == "duckdb":
-        return DuckDB(tmp_path)
-    return Postgres(request.getfixturevalue("postgres_warehouse"))
+@pytest.mark.promise("lake and warehouse", "The warehouse has every row of the lake once, however often it is loaded.")
+def test_the_rows_are_those_of_the_lake(base):
+    days = write_nights(base.root)
+    for _ in range(2):
+        loaded = base.load()
+    assert loaded.last_day == days[-1]
+    assert loaded.rows.keys() == DATASETS.keys()
+    for dataset in DATASETS:
+        names = list(DATASETS[dataset].columns)
+        found = [{name: row[name] for name in names} for row in base.rows(dataset)]
+        if base.__class__.__name__ == "DuckDB":
+            assert len(found) == loaded.rows[dataset]
+        if dataset in ("statistics", "limits", "answers", "findings"):
+            there = in_lake(base.root, dataset)
+            assert [len(found), {row["date"] for row in base.rows(dataset)}] == [len(there), set(days)]
+            texts = [name for name in names if not name.endswith("_at") and name != "value"]
+            assert in_order([{name: row[name] for name in texts} for row in found]) == in_order(
+                [{name: row[name] for name in texts} for row in there]
+            )
 
 
-@pytest.fixture
-def root(tmp_path):
-    return tmp_path / "lake"
+def test_odd_values_arrive(base):
+    write_statistics(base.root, FIRST, ODD)
+    base.load()
+    rows = {row["metric"]: row for row in base.rows("statistics")}
+    assert rows["nul\\x00in\\x00name"]["value"] == 6
+    assert rows["text"]["text"] == "a\\x00b"
+    assert (rows["empty"]["text"], rows["nothing"]["text"], rows["quoted"]["text"]) == ("", "null", ODD["quoted"])
+    assert (rows["huge"]["value"], rows["huge"]["text"]) == (None, str(10**400))
+    assert {row["period"] for row in rows.values()} == {None}
 
 
-@pytest.fixture
-def load(root, database):
-    def loaded(*days, datasets=("statistics",), **options):
-        with database.transaction(**options) as store:
-            return warehouse.load(store, str(root), datasets, days or None)
-
-    return loaded
-
-
-@pytest.fixture
-def read(database):
-    return lambda what, order=database.first_columns: database.query(f"SELECT * FROM assistant.{what} ORDER BY {order}")
-
-
-def values(rows):
-    return [(row["date"], row["metric"], row["value"]) for row in rows]
-
-
-# -- days ------------------------------------------------------------------------------------------
-
-
-def test_the_table_has_the_rows_of_the_partition(root, load, read):
-    write_statistics(root, FIRST, capture(FIRST, {"total": 1, "plan": "business"}))
-    before = datetime.now(UTC)
-    loaded = load()
-    assert loaded == warehouse.Loaded({"statistics": 2}, partitions=1, last_day=FIRST)
-    plan, total = read("statistics", "metric")
-    assert before < total.pop("loaded_at") == plan["loaded_at"] < datetime.now(UTC)
-    assert total == {
-        "date": FIRST,
-        "captured_at": datetime(2026, 11, 14, 1, tzinfo=UTC),
-        "logical_date": None,
-        "service": "h.example",
-        "tenant_id": "acme-inc",
-        "site_id": "docs",
-        "metric": "total",
-        "value": 1.0,
-        "text": "1",
-        "type": "number",
-        "period": None,
-    }
-    assert (plan["value"], plan["text"]) == (None, "business")
-
-
-@pytest.mark.promise(
-    "lake and warehouse",
-    "The warehouse has each day once, as the lake last had it, and keeps days that were deleted from the lake.",
-)
-def test_only_what_changed_is_read_and_the_lake_may_forget(root, load, read, tmp_path, caplog, monkeypatch):
-    """A year of random nights: late files, backfills, pauses of the load, a lifecycle rule, files that empty a day."""
-    was_read = []
-    read_partition = load_module.read_partition
-    monkeypatch.setattr(
-        load_module, "read_partition", lambda part, *rest: was_read.append(part.day) or read_partition(part, *rest)
-    )
-    dice = random.Random(11)
-    days = [FIRST + timedelta(days=number) for number in range(30)]
-    truth, changed, gone = {}, set(), set()
-    load_counts = []
-    for number in range(14):
-        for day in dice.sample(days, dice.randrange(5)):
-            values = {"a": number, "b": number} if dice.random() < 0.8 else {}
-            write_statistics(root, day, *([capture(day, values)] if values else []))
-            truth[day] = len(values)
-            changed.add(day)
-            gone.discard(day)
-        for day in dice.sample(sorted(truth), min(len(truth), dice.randrange(1, 4))):
-            if day not in changed:
-                shutil.rmtree(root / "statistics" / f"date={day}", ignore_errors=True)
-                gone.add(day)
-        if dice.random() < 0.3 or not truth:
-            continue
-        was_read.clear()
-        loaded = load()
-        assert set(was_read) == changed
-        assert loaded.partitions == len(changed)
-        assert loaded.unchanged == len(truth) - len(changed) - len(gone)
-        assert loaded.kept == len(gone)
-        assert loaded.rows["statistics"] == sum(truth[day] for day in changed)
-        changed.clear()
-        found = Counter(row["date"] for row in read("statistics"))
-        assert {day: found[day] for day in truth} == truth
-        states = {row["date"]: row for row in read("partitions")}
-        assert {day: state["rows"] for day, state in states.items()} == truth
-        assert {day for day, state in states.items() if state["kept_since"]} == gone
-        load_counts.append(loaded.kept)
-    assert max(load_counts) > 2
-    # Each day that the lake forgets is in the log once, and not at each load.
-    caplog.clear()
-    with caplog.at_level(logging.INFO):
-        load()
-    assert "no longer has" not in caplog.text
-
-
-def test_given_days_are_loaded_again_and_others_are_not(root, load, read):
+def test_a_file_that_lacks_a_column_has_nulls_there_and_one_with_more_is_read(base):
     for day in (FIRST, SECOND):
-        write_statistics(root, day, capture(day, {"a": 1, "b": 1}))
-    load()
-    third = SECOND + timedelta(days=1)
-    write_statistics(root, SECOND, capture(SECOND, {"b": 2}))
-    loaded = load(FIRST, third)
-    assert loaded == warehouse.Loaded(
-        {"statistics": 2}, replaced=2, partitions=1, missing=[f"statistics/date={third}"], last_day=SECOND
-    )
-    assert load() == warehouse.Loaded({"statistics": 1}, replaced=2, partitions=1, unchanged=1, last_day=SECOND)
-    assert values(read("statistics")) == [(FIRST, "a", 1), (FIRST, "b", 1), (SECOND, "b", 2)]
+        path = write_statistics(base.root, day, {"a": 1}).path
+        table = pq.ParquetFile(path).read()
+        changed = table.drop_columns(["period"]) if day == FIRST else table.append_column("new", pa.array(["x"]))
+        pq.write_table(changed, path)
+    base.load()
+    assert [(row["metric"], row["period"]) for row in base.rows("statistics")] == [("a", None)] * 2
 
 
-def test_every_table_and_column_is_described(root, load, database):
-    write_nights(root, 2)
-    load(datasets=tuple(lake.DATASETS))
-    assert database.query(database.undescribed) == []
+def test_a_dataset_of_another_route_is_loaded_if_it_is_named(base):
+    row = {**origin(), "metric": "chats", "text": "1", "type": "number", "value": 1.0}
+    write_rows(base.root, "usage", FIRST, [row])
+    with pytest.raises(AssistantInputError, match=r"has no files of statistics, .*Give the output_path"):
+        base.load()
+    with pytest.raises(AssistantInputError, match="has no files of feedback"):
+        base.load(["usage", "feedback"])
+    assert base.load(["usage"]).rows == {"usage": 1}
+    assert [row["metric"] for row in base.rows("usage")] == ["chats"]
+    assert base.rows("statistics") == []
 
 
-def test_a_lake_in_object_storage(database, read):
-    attach("memory", fs=MemoryFileSystem())
-    root = f"memory://lake-{uuid4().hex}"
-    assert not lake.exported(root, "statistics")
-    lake.publish(lake.metrics_table(lake.STATISTICS, [capture(FIRST, {"a": 1})]), root, "statistics", FIRST, "dag.task")
-    assert lake.exported(root, "statistics")
-    for unchanged in range(2):
-        with database.transaction() as store:
-            loaded = warehouse.load(store, root, ["statistics"])
-        assert (loaded.partitions, loaded.unchanged) == (1 - unchanged, unchanged)
-    assert values(read("statistics")) == [(FIRST, "a", 1)]
+# -- PostgreSQL ------------------------------------------------------------------------------------
+
+of_postgres = pytest.mark.system
 
 
-def test_odd_values_arrive(root, load, read):
-    write_statistics(root, FIRST, capture(FIRST, ODD))
-    load(FIRST)
-    found = {row["metric"]: row for row in read("statistics")}
-    assert found["huge"]["value"] is None
-    assert (found["nan"]["type"], found["nan"]["value"]) == ("null", None)
-    assert found["text"]["text"] == "a\\x00b"
-    assert "nul\\x00in\\x00name" in found
-    assert len(found) == len(ODD)
+def values(base):
+    return sorted(row["value"] for row in base.rows("statistics"))
 
 
-# -- columns ---------------------------------------------------------------------------------------
+@of_postgres
+@pytest.mark.promise("lake and warehouse", "A load reads only the days that changed, and keeps those that are gone.")
+def test_only_what_changed_is_read_and_the_lake_may_forget(on_postgres):
+    root = on_postgres.root
+    days = [FIRST + timedelta(days=number) for number in range(5)]
+    for number, day in enumerate(days):
+        write_statistics(root, day, {"a": number})
+    loaded = on_postgres.load()
+    assert (loaded.partitions, loaded.replaced, loaded.unchanged, loaded.kept) == (5, 0, 0, 0)
+    write_statistics(root, days[1], {"a": 11, "b": 12})
+    write_rows(root, "statistics", days[2], [], whose="other")
+    write_statistics(root, days[3], {"a": 31})
+    shutil.rmtree(root / "statistics" / f"date={days[0]}")
+    loaded = on_postgres.load()
+    assert (loaded.partitions, loaded.rows, loaded.unchanged, loaded.kept) == (3, {"statistics": 4}, 1, 1)
+    assert values(on_postgres) == [0, 2, 4, 11, 12, 31]
+    # A day whose files have no rows has none, and one that is back is loaded again.
+    for path in (root / "statistics" / f"date={days[1]}").iterdir():
+        pq.write_table(pq.ParquetFile(path).read().slice(0, 0), path)
+    write_statistics(root, days[0], {"a": 7})
+    loaded = on_postgres.load()
+    assert (loaded.partitions, loaded.replaced, loaded.kept) == (2, 3, 0)
+    assert values(on_postgres) == [2, 4, 7, 31]
 
 
-def publish(root, table, day=FIRST):
-    lake.publish(table, str(root), "feedback", day, "dag.task")
-
-
-def test_a_file_that_lacks_a_column_has_nulls_there(root, load, read):
-    table = lake.rows_table(lake.FEEDBACK, [rating(FIRST, "good")])
-    # Columns are found by name, in any order.
-    columns = [name for name in reversed(table.column_names) if name not in {"answer_seconds", "site_id"}]
-    publish(root, table.select(columns))
-    load(FIRST, datasets=["feedback"])
-    (row,) = read("feedback")
-    assert (row["answer_seconds"], row["site_id"], row["rating"], row["session_id"]) == (None, None, "good", "s")
-
-
-def test_an_older_table_gets_the_columns_it_lacks(root, load, read, database):
-    publish(root, lake.rows_table(lake.FEEDBACK, [rating(FIRST, "good")]))
-    load(FIRST, datasets=["feedback"])
-    database.run("ALTER TABLE assistant.feedback DROP COLUMN answer_seconds CASCADE")
-    database.run("DELETE FROM assistant.definitions WHERE name = 'feedback'")
-    publish(root, lake.rows_table(lake.FEEDBACK, [rating(SECOND, "bad")]), SECOND)
-    load(SECOND, datasets=["feedback"])
-    assert [row["answer_seconds"] for row in read("feedback", "date")] == [None, None]
-    assert [row["rating"] for row in read("feedback", "date")] == ["good", "bad"]
-
-
-def test_a_file_of_a_newer_version_loses_nothing(root, load, read):
-    publish(root, lake.rows_table(lake.FEEDBACK, [rating(FIRST, "bad")]))
-    newer = lake.rows_table(lake.FEEDBACK, [rating(SECOND, "good")]).append_column("stars", pa.array([5], pa.int64()))
-    publish(root, newer, SECOND)
-    load(FIRST, SECOND, datasets=["feedback"])
-    assert [row["stars"] for row in read("feedback", "date")] == [None, 5]
-
-
-@pytest.mark.promise(
-    "lake and warehouse",
-    "A column that was changed by hand is named, with the statement that repairs the table.",
-)
-@pytest.mark.parametrize("change", ["DROP COLUMN {} CASCADE", "RENAME COLUMN {} TO mine"])
-def test_a_column_that_was_changed_by_hand_is_named(root, load, read, database, change):
-    """Adding it again would leave it empty in the days that are there."""
-    days = (FIRST, SECOND)
-    for day in days:
-        publish(root, lake.rows_table(lake.FEEDBACK, [rating(day, "good")]), day)
-    load(datasets=["feedback"])
-    before = read("feedback")
-    for column in ("session_id", "rating"):
-        database.run(f"ALTER TABLE assistant.feedback {change.format(column)}")
-        changed = read("feedback")
-        with pytest.raises(
-            AssistantWarehouseError, match=rf'feedback" has no column "{column}" any more.*DROP'
-        ) as caught:
-            load(datasets=["feedback"])
-        assert read("feedback") == changed
-        database.run(re.search(r"DROP TABLE \S+ CASCADE", str(caught.value))[0])
-        assert load(datasets=["feedback"]).partitions == len(days)
-        same = [{**row, "loaded_at": None} for row in read("feedback")]
-        assert same == [{**row, "loaded_at": None} for row in before]
-
-
-def test_a_column_that_no_table_has_changes_nothing(root, load, read):
-    publish(root, lake.rows_table(lake.FEEDBACK, [rating(FIRST, "bad")]))
-    load(FIRST, datasets=["feedback"])
-    newer = lake.rows_table(lake.FEEDBACK, [rating(FIRST, "good")]).append_column("stars", pa.array([[5]]))
-    publish(root, newer)
-    with pytest.raises(AssistantWarehouseError, match=r"'stars'.*list.*Nothing was changed"):
-        load(FIRST, datasets=["feedback"])
-    assert [row["rating"] for row in read("feedback")] == ["bad"]
-
-
-def test_files_with_conflicting_types_change_nothing(root, load, read):
-    table = lake.rows_table(lake.FEEDBACK, [rating(FIRST, "good")])
-    publish(root, table)
-    load(FIRST, datasets=["feedback"])
-    index = table.column_names.index("rating")
-    publish(root, table.set_column(index, "rating", pa.array([5])))
-    with pytest.raises(AssistantWarehouseError, match="conflicting types"):
-        load(FIRST, datasets=["feedback"])
-    assert [row["rating"] for row in read("feedback")] == ["good"]
-
-
-# -- all or nothing --------------------------------------------------------------------------------
-
-
-@pytest.mark.promise("lake and warehouse", "A load into the warehouse changes all its datasets or none.")
-def test_an_unreadable_file_leaves_the_old_days_of_all_datasets(root, load, read):
-    write_statistics(root, FIRST, capture(FIRST, {"a": 1}))
-    load(FIRST)
-    write_statistics(root, FIRST, capture(FIRST, {"a": 2}))
+@of_postgres
+@pytest.mark.promise("lake and warehouse", "After a failure, the warehouse has all the rows that it had before.")
+@pytest.mark.parametrize("failure", ["file", "server", "table"])
+def test_a_failure_leaves_the_old_days_of_all_datasets(failure, on_postgres, monkeypatch):
+    root = on_postgres.root
     write_rows(root, "feedback", FIRST, [rating(FIRST, "good")])
-    (root / "feedback" / f"date={FIRST}" / "other.parquet").write_text("no Parquet")
-    with pytest.raises(AssistantWarehouseError, match=r"other.parquet cannot be read.*Nothing was changed"):
-        load(FIRST, datasets=["statistics", "feedback"])
-    assert [row["value"] for row in read("statistics")] == [1]
+    write_statistics(root, FIRST, {"a": 1})
+    on_postgres.load()
+    write_rows(root, "feedback", FIRST, [rating(FIRST, "bad")])
+    path = Path(write_statistics(root, FIRST, {"a": 2}).path)
+    content = path.read_bytes()
+    if failure == "file":
+        path.write_bytes(b"no Parquet")
+    elif failure == "table":
+        on_postgres.run("ALTER TABLE assistant.statistics ADD CHECK (value < 2)")
+    else:
+        read_day = postgres.read_day
+
+        def ended(*arguments):
+            on_postgres.run("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted")
+            return read_day(*arguments)
+
+        monkeypatch.setattr(postgres, "read_day", ended)
+    with pytest.raises(AssistantWarehouseError, match="hanged"):
+        on_postgres.load()
+    assert [row["rating"] for row in on_postgres.rows("feedback")] == ["good"]
+    assert values(on_postgres) == [1]
+    monkeypatch.undo()
+    if failure == "file":
+        path.write_bytes(content)
+    elif failure == "table":
+        on_postgres.run("ALTER TABLE assistant.statistics DROP CONSTRAINT statistics_value_check")
+    on_postgres.load()
+    assert [row["rating"] for row in on_postgres.rows("feedback")] == ["bad"]
+    assert values(on_postgres) == [2]
+
+
+@of_postgres
+@pytest.mark.promise(
+    "lake and warehouse", "Loads that run at the same time write each day once, at every isolation level."
+)
+@pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])
+def test_concurrent_loads_create_no_duplicates(level, on_postgres):
+    for day in (FIRST, SECOND):
+        write_statistics(on_postgres.root, day, {"a": 1, "b": 2})
+    options = {"options": f"-c default_transaction_isolation={level.replace(' ', chr(92) + ' ')}"}
+    partitions = []
+
+    def loads():
+        mine = sa.create_engine(on_postgres.engine.url, connect_args=options)
+        partitions.append(on_postgres.load(engine=mine).partitions)
+
+    at_once(4, loads)
+    assert sorted(partitions) == [0, 0, 0, 2]
+    assert values(on_postgres) == [1, 1, 2, 2]
+
+
+@of_postgres
+@pytest.mark.promise(
+    "lake and warehouse", "A reader that is idle in a transaction does not delay a load or other readers."
+)
+def test_a_reader_that_is_idle_in_a_transaction_delays_nobody(on_postgres):
+    write_statistics(on_postgres.root, FIRST, {"a": 1})
+    on_postgres.load()
+    with on_postgres.engine.begin() as reader:
+        for name in (*DATASETS, *views()):
+            reader.exec_driver_sql(f"SELECT * FROM assistant.{name}")
+        write_statistics(on_postgres.root, SECOND, {"a": 2})
+        assert on_postgres.load(lock_timeout=1).partitions == 1
+        assert values(on_postgres) == [1, 2]
+        # After an upgrade, a view is replaced, for which the load waits.
+        on_postgres.run("COMMENT ON VIEW assistant.latency_daily IS 'earlier'")
+        with pytest.raises(AssistantWarehouseError, match=r"lock timeout.*is unchanged"):
+            on_postgres.load(lock_timeout=0.1)
+    on_postgres.load()
+
+
+@of_postgres
+@pytest.mark.parametrize("change", ["drop", "rename"])
+def test_a_column_that_was_changed_by_hand_is_named(change, on_postgres):
+    write_statistics(on_postgres.root, FIRST, {"a": 1})
+    on_postgres.load()
+    on_postgres.run(
+        {
+            "drop": "ALTER TABLE assistant.statistics DROP COLUMN period CASCADE",
+            "rename": "ALTER TABLE assistant.statistics RENAME COLUMN period TO time",
+        }[change]
+    )
+    write_statistics(on_postgres.root, SECOND, {"a": 2})
+    with pytest.raises(AssistantWarehouseError, match=r"assistant.statistics has no column 'period' any more"):
+        on_postgres.load()
+    # As the error says.
+    on_postgres.run("DROP TABLE assistant.statistics", "DELETE FROM assistant.partitions WHERE dataset = 'statistics'")
+    on_postgres.load()
+    assert values(on_postgres) == [1, 2]
+
+
+@of_postgres
+def test_a_column_of_a_newer_version_is_added_with_its_values(on_postgres):
+    write_statistics(on_postgres.root, FIRST, {"a": 1, "period": "2026"})
+    on_postgres.load()
+    on_postgres.run(
+        "ALTER TABLE assistant.statistics DROP COLUMN period",
+        "UPDATE assistant.partitions SET columns = replace(columns, ',period', '')",
+    )
+    assert on_postgres.load().partitions == 1
+    assert {row["period"] for row in on_postgres.rows("statistics")} == {"2026"}
+
+
+@of_postgres
+def test_views_on_the_views_stay(on_postgres):
+    write_statistics(on_postgres.root, FIRST, {"a": 1})
+    on_postgres.load()
+    on_postgres.run("CREATE VIEW assistant.mine AS SELECT date, good FROM assistant.feedback_daily")
+    on_postgres.run("COMMENT ON VIEW assistant.feedback_daily IS 'earlier'")
+    write_rows(on_postgres.root, "feedback", FIRST, [rating(FIRST, "good")])
+    on_postgres.load()
+    assert on_postgres.rows("mine") == [{"date": FIRST, "good": 1}]
+
+
+@of_postgres
+def test_both_drivers_copy(on_postgres, server):
+    for driver in ("psycopg2", "psycopg"):
+        write_statistics(on_postgres.root, FIRST, ODD | {"driver": driver})
+        on_postgres.load(engine=sa.create_engine(server.url.replace("psycopg2", driver)))
+        rows = {row["metric"]: row["text"] for row in on_postgres.rows("statistics")}
+        assert (rows["driver"], rows["quoted"], rows["empty"]) == (driver, ODD["quoted"], "")
+
+
+@of_postgres
+def test_a_role_without_rights_is_told_what_lacks(on_postgres, server):
+    write_statistics(on_postgres.root, FIRST, {"a": 1})
+    on_postgres.run("DROP ROLE IF EXISTS loader", "CREATE ROLE loader LOGIN")
+    mine = sa.create_engine(server.url.replace("airflow@", "loader@"))
+    with pytest.raises(
+        AssistantWarehouseError, match=r"permission denied for database.*administrator grant the rights"
+    ):
+        on_postgres.load(engine=mine)
+    on_postgres.run("CREATE SCHEMA assistant", "GRANT USAGE, CREATE ON SCHEMA assistant TO loader")
+    assert on_postgres.load(engine=mine).rows == {"statistics": 1}
+    on_postgres.run("DROP SCHEMA assistant CASCADE", "DROP OWNED BY loader", "DROP ROLE loader")
+
+
+@of_postgres
+def test_an_unreachable_server_hides_its_password(on_postgres, server):
+    write_statistics(on_postgres.root, FIRST, {"a": 1})
+    away = sa.create_engine(server.url.replace("airflow@", "airflow:hunter2@").replace(f":{server.port}/", ":1/"))
+    with pytest.raises(AssistantWarehouseError, match="refused") as error:
+        on_postgres.load(engine=away)
+    assert "hunter2" not in str(error.value)
+
+
+def test_another_database_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("AIRFLOW_CONN_FILE", f"sqlite:///{tmp_path / 'file.db'}")
+    with pytest.raises(AssistantInputError, match="connection 'file' must be one to PostgreSQL, not sqlite"):
+        postgres.postgres_engine("file")
+    assert not list(tmp_path.iterdir())
+
+
+# -- DuckDB ----------------------------------------------------------------------------------------
+
+
+def test_the_views_show_what_is_in_the_lake_now(on_duckdb):
+    write_statistics(on_duckdb.root, FIRST, {"a": 1})
+    assert on_duckdb.load().rows == {"statistics": 1}
+    written = on_duckdb.file.stat().st_mtime_ns
+    write_statistics(on_duckdb.root, SECOND, {"a": 2})
+    assert [row["value"] for row in on_duckdb.query("FROM assistant.statistics ORDER BY date")] == [1, 2]
+    assert on_duckdb.load().rows == {"statistics": 2}
+    assert on_duckdb.file.stat().st_mtime_ns == written, "the file is written only if a view changes"
+    write_rows(on_duckdb.root, "feedback", FIRST, [rating(FIRST, "good")])
+    assert on_duckdb.load().rows == {"statistics": 2, "feedback": 1}
+    assert [row["good"] for row in on_duckdb.rows("feedback_daily")] == [1]
+
+
+def test_a_folder_may_have_any_name(tmp_path, on_duckdb):
+    on_duckdb.root = tmp_path / "la[k]e 'of' *?"
+    write_statistics(on_duckdb.root, FIRST, {"a": 1})
+    assert on_duckdb.load().rows == {"statistics": 1}
+
+
+@pytest.mark.promise("lake and warehouse", "A file that is not a DuckDB database is never overwritten.")
+def test_files_that_are_not_a_warehouse_are_left_alone(on_duckdb, tmp_path):
+    write_statistics(on_duckdb.root, FIRST, {"a": 1})
+    on_duckdb.load()
+    whole = on_duckdb.file.read_bytes()
+    contents = {
+        "text": b"a,b\n" * 5000,
+        "sqlite": b"SQLite format 3\0" + b"\1" * 4000,
+        "truncated": whole[: len(whole) // 2],
+        "changed": whole[:5000] + b"?" * 9000 + whole[14_000:],
+    }
+    for name, content in contents.items():
+        on_duckdb.file = tmp_path / f"{name}.db"
+        on_duckdb.file.write_bytes(content)
+        with pytest.raises(AssistantWarehouseError, match=rf"{name}\.db.*Nothing was changed"):
+            on_duckdb.load()
+        assert on_duckdb.file.read_bytes() == content
+    for path in (tmp_path, Path("/proc/none/warehouse.duckdb")):
+        on_duckdb.file = path
+        with pytest.raises(AssistantWarehouseError, match="Nothing was changed"):
+            on_duckdb.load()
+
+
+HOLDS = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
+
+
+def test_another_process_that_has_the_file_open_is_waited_for(on_duckdb, monkeypatch):
+    write_statistics(on_duckdb.root, FIRST, {"a": 1})
+    on_duckdb.load()
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDS, str(on_duckdb.file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout.readline() == "held\n"
+        waits = []
+
+        def sleep(seconds):
+            waits.append(seconds)
+            holder.communicate()
+
+        monkeypatch.setattr(of_duckdb._open.retry, "sleep", sleep)
+        assert on_duckdb.load().rows == {"statistics": 1}
+        assert waits == [of_duckdb.PAUSE]
+
+
+def test_another_process_that_keeps_the_file_open_is_an_error(on_duckdb, monkeypatch):
+    write_statistics(on_duckdb.root, FIRST, {"a": 1})
+    on_duckdb.load()
+    monkeypatch.setattr(of_duckdb._open.retry, "stop", tenacity.stop_after_attempt(1))
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDS, str(on_duckdb.file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(AssistantWarehouseError, match=r"lock on file.*Nothing was changed"):
+            on_duckdb.load()
+        holder.communicate()
+
+
+def test_without_duckdb_the_error_says_what_to_install(on_duckdb, monkeypatch):
+    write_statistics(on_duckdb.root, FIRST, {"a": 1})
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    with pytest.raises(AssistantInputError, match=r"pip install 'airflow-provider-assistant\[warehouse\]'"):
+        on_duckdb.load()
+    assert not on_duckdb.file.parent.exists()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -14,12 +13,10 @@ from airflow.sdk import DAG
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.settle import prune
 from airflow_provider_assistant.transfers.ledger_to_parquet import (
+    MOST_DAYS,
     AssistantFeedbackToParquetOperator,
     AssistantRequestsToParquetOperator,
 )
-from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
-from airflow_provider_assistant.transfers.progress import MOST_DAYS, Progress
-from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 from tests.ledgers import Filler
 from tests.task_runs.context import execute_operator
 
@@ -80,7 +77,7 @@ def test_each_rating_of_many_nights_is_in_the_lake_once(zone, record, tmp_path):
     for first, last in WEEKS:
         night = datetime.combine(first, datetime.min.time(), tz)
         while night.date() < last:
-            export(tmp_path, night.astimezone(UTC), dag=dag, file_name=first.isoformat())
+            export(tmp_path / str(first), night.astimezone(UTC), dag=dag)
             # A pause of some days now and then.
             next_day = night.date() + DAY * random_numbers.choice((1, 1, 1, 1, 9))
             following = datetime.combine(next_day, datetime.min.time(), tz)
@@ -96,8 +93,9 @@ def test_each_rating_of_many_nights_is_in_the_lake_once(zone, record, tmp_path):
             record("rating", *((start + index, moment) for index, moment in enumerate(moments)))
             night = following
         # What the last night has not written.
-        export(tmp_path, night.astimezone(UTC), dag=dag, file_name=first.isoformat())
-    assert exported(tmp_path) == sorted(expected)
+        export(tmp_path / str(first), night.astimezone(UTC), dag=dag)
+    found = [row for first, _ in WEEKS for row in exported(tmp_path / str(first))]
+    assert sorted(found) == sorted(expected)
 
 
 def test_a_pause_is_caught_up_and_a_backfill_is_not(record, tmp_path):
@@ -114,53 +112,24 @@ def test_a_pause_is_caught_up_and_a_backfill_is_not(record, tmp_path):
     caught_up = [f"05-{day:02}" for day in range(3, 13)]
     assert days(NIGHT + DAY * 11) == caught_up
     # The same run again, an earlier one, and the next one.
-    assert days(NIGHT + DAY * 11) == caught_up
+    assert days(NIGHT + DAY * 11) == ["05-11", "05-12"]
     assert days(NIGHT + DAY * 5) == ["05-05", "05-06"]
     assert days(NIGHT + DAY * 12) == ["05-12", "05-13"]
     # With more days, the last ones may have changed after the pause began.
-    assert days(NIGHT + DAY * 15, days=4) == ["05-11", "05-12", "05-13", "05-14", "05-15", "05-16"]
-    # Another task begins with its own days.
-    assert days(NIGHT + DAY * 20, file_name="other") == ["05-20", "05-21"]
+    assert days(NIGHT + DAY * 15, days=4) == [f"05-{day:02}" for day in range(11, 17)]
 
 
-def test_progress_has_bounds(tmp_path, caplog):
-    def progress(zone="UTC"):
-        return Progress(str(tmp_path), "feedback", "part", ZoneInfo(zone))
+def test_a_run_writes_a_bounded_number_of_days(record, tmp_path, capsys):
+    def days(moment, **arguments):
+        return export(tmp_path, moment, **arguments)["paths"]
 
-    first = date(2020, 1, 1)
-    progress().record(first)
-    last = first + DAY * 1000
-    assert progress().first_day(last, 2) == last - DAY * (MOST_DAYS - 1)
-    assert "these are not written: 601 days (2020-01-01, " in caplog.text
-    assert progress().first_day(last, 2000) == last - DAY * 1999
-    assert len(progress().gaps(last)) == 999
-    caplog.clear()
-    assert progress("Asia/Tokyo").gaps(first + DAY) == []
-    assert "began at midnight in UTC, and from now on in Asia/Tokyo" in caplog.text
-    # A run with a logical date in the future.
-    progress().record(date(2999, 1, 1))
-    assert progress().first_day(date(2999, 1, 3), 2) <= date(2999, 1, 1)
-    (file,) = tmp_path.glob("feedback/_state/*.json")
-    for content in ("", "[]", '{"last": 7}', json.dumps({"last": "today", "before": None, "timezone": "UTC"})):
-        file.write_text(content)
-        assert progress().first_day(last, 2) == last - DAY
-        assert "cannot be read" in caplog.text
-
-
-@pytest.mark.parametrize("kind", [AssistantStatisticsToParquetOperator, AssistantLimitsToParquetOperator])
-def test_days_without_a_capture_are_gaps(kind, connection, tmp_path, capsys):
-    def gaps(moment, **arguments):
-        result = export(tmp_path, moment, kind, **arguments)
-        return result["gaps"], result["gap_days"]
-
-    assert gaps(NIGHT) == gaps(NIGHT) == gaps(NIGHT + DAY) == (0, [])
-    assert "has no rows for" not in capsys.readouterr().out
-    for _ in range(2):
-        assert gaps(NIGHT + DAY * 4) == (2, ["2024-05-03", "2024-05-04"])
-    assert "has no rows for 2 days (2024-05-03, 2024-05-04): no run of this task" in capsys.readouterr().out
-    assert gaps(NIGHT) == gaps(None, date="2024-06-20") == (0, [])
-    count, named = gaps(NIGHT + DAY * 104)
-    assert (count, len(named), named[-1]) == (99, 31, "2024-06-05")
+    days(NIGHT)
+    # A file of long ago is not a gap of years.
+    assert len(days(None, date="2010-01-01", days=1)) == 1
+    assert len(days(NIGHT + DAY * 1000)) == MOST_DAYS
+    assert "The last file of feedback is of 2024-05-01. To write the days before 2025-12-23" in capsys.readouterr().out
+    assert len(days(NIGHT + DAY * 1001)) == 2
+    assert len(days(None, date="2024-01-01", days=500)) == 500
 
 
 @pytest.mark.promise("lake and warehouse", "Pruning the ledger does not change days that were exported.")
@@ -182,7 +151,7 @@ def test_pruning_does_not_change_what_was_exported(record, tmp_path, capsys):
     assert (result["kept"], result["gaps"], result["gap_days"]) == (3, 2, ["2024-05-01", "2024-05-02"])
     assert len(result["paths"]) == 5
     logged = capsys.readouterr().out
-    assert "3 days (2024-05-03, 2024-05-04, 2024-05-05) have been pruned, so the files of these days" in logged
+    assert "5 days (2024-05-03, 2024-05-04, 2024-05-05, 2024-05-01, 2024-05-02) have been pruned, so the files" in logged
     # The day during which the ledger was pruned.
     with Ledger.open() as ledger:
         prune(ledger, NIGHT + DAY * 7 + timedelta(hours=12))

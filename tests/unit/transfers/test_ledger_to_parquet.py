@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_assistant import lake
+from airflow_provider_assistant.lake.datasets import DATASETS, TRIES
 from airflow_provider_assistant.ledger import Ledger, Site
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
-from airflow_provider_assistant.transfers.base import LedgerExportOperator
 from airflow_provider_assistant.transfers.ledger_to_parquet import (
     AssistantFeedbackToParquetOperator,
     AssistantLoadsToParquetOperator,
     AssistantRequestsToParquetOperator,
+    LedgerExportOperator,
 )
 from tests.ledgers import Filler
 from tests.task_runs.context import execute_operator
@@ -27,8 +29,8 @@ TEXTS = [{"title": f"T{number}", "content": "Within 30 days.", "category": "poli
 NEVER = 3600
 
 
-def execute(kind, **arguments):
-    operator = kind(task_id="task", **arguments)
+def execute(kind, name="task", **arguments):
+    operator = kind(task_id=name, **arguments)
     return execute_operator(operator)
 
 
@@ -112,38 +114,46 @@ def test_ends_of_a_batch(service, connection, ask, export):
     assert all(row["request_id"] for row in rows)
 
 
-def test_of_one_site_or_of_all(fill, connect, export):
-    for service in ("127.0.0.1", "other.example"):
-        for site_id in ("acme-docs", "acme-shop"):
-            site = Site(service, site_id)
-            fill.attempt(site_id, "created", kind="chat", site=site, hours=0, details={"mode": "async"})
-            fill.load(hours=0, site=site)
-    connect(service_name="127.0.0.1", tenant_id="acme-inc")
+def test_the_rows_of_all_services_and_sites(fill, export):
+    sites = [Site(service, site_id) for service in ("127.0.0.1", "other.example") for site_id in ("docs", "shop")]
+    for site in sites:
+        fill.attempt(site.site_id, "created", kind="chat", site=site, hours=0, details={"mode": "async"})
+        fill.load(hours=0, site=site)
     for kind in (AssistantRequestsToParquetOperator, AssistantLoadsToParquetOperator):
-        # The tenant is that of the connection, for its own service.
-        assert {(row["service"], row["site_id"], row["tenant_id"]) for row in export(kind)} == {
-            ("127.0.0.1", "acme-docs", "acme-inc"),
-            ("127.0.0.1", "acme-shop", "acme-inc"),
-            ("other.example", "acme-docs", None),
-            ("other.example", "acme-shop", None),
-        }
-        assert [(row["service"], row["site_id"]) for row in export(kind, site_id="acme-shop")] == [
-            ("127.0.0.1", "acme-shop")
+        assert sorted((row["service"], row["site_id"]) for row in export(kind)) == [
+            (site.service, site.site_id) for site in sites
         ]
+
+
+@pytest.mark.promise("lake and warehouse", "A day is in a dataset once, whatever task exports it and however often.")
+def test_a_ledger_replaces_its_own_rows_only(fill, export, ledger_home, tmp_path):
+    fill.attempt("one", "created", kind="chat", hours=0, details={"mode": "async"})
+    for task_id in ("task", "renamed"):
+        execute(AssistantRequestsToParquetOperator, output_path=str(tmp_path / "lake"), name=task_id)
+    folder = tmp_path / "lake" / "requests"
+    assert ds.dataset(folder).count_rows() == 1
+    # The entry is gone: the day is replaced.
+    with Ledger.open() as ledger, ledger.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE assistant_attempts SET state = 'failed'")
+    assert export(AssistantRequestsToParquetOperator) == []
+    assert ds.dataset(folder).count_rows() == 0
+    fill.attempt("two", "created", kind="chat", hours=0, details={"mode": "async"})
+    export(AssistantRequestsToParquetOperator)
+    # A new ledger, as on another machine, has another file.
+    for file in ledger_home.glob("assistant_ledger.db*"):
+        file.unlink()
+    export(AssistantRequestsToParquetOperator)
+    assert ds.dataset(folder).count_rows() == 1
 
 
 def test_a_load_is_a_row(service, connection, export):
     result = execute(AssistantLoadTextOperator, source=TEXTS, source_name="faq")
     (row,) = export(AssistantLoadsToParquetOperator)
-    columns = set(lake.LOADS.columns) & result.keys()
+    columns = set(TRIES.columns) & result.keys()
     assert {"created", "stale", "throttled", "seconds"} <= columns
     assert {name: row[name] for name in columns} == {name: result[name] for name in columns}
-    assert (row["outcome"], row["endpoint"], row["source"], row["error"]) == (
-        "succeeded",
-        "documents/text",
-        "faq",
-        None,
-    )
+    assert (row["outcome"], row["task_kind"], row["kind"], row["source"]) == ("succeeded", "load", "text", "faq")
+    assert (row["error"], row["documents"], json.loads(row["counts"])["rows"]) == (None, 4, 4)
     assert (row["dag_id"], row["run_id"], row["task_id"], row["map_index"]) == ("dag", "run", "task", -1)
     assert timedelta() < row["ended_at"] - row["started_at"] < timedelta(minutes=1)
 
@@ -161,7 +171,7 @@ def test_loads_say_how_they_ended(fill, export):
 EXPORTS = {
     "feedback": AssistantFeedbackToParquetOperator,
     "requests": AssistantRequestsToParquetOperator,
-    "loads": AssistantLoadsToParquetOperator,
+    "tries": AssistantLoadsToParquetOperator,
 }
 
 
@@ -171,8 +181,8 @@ def test_exports_of_the_ledger_differ_in_their_rows_only(dataset, connection, ru
     assert issubclass(kind, LedgerExportOperator)
     run = run_operator(kind, output_path=str(tmp_path), date="2026-11-21")
     result = run.xcom()
-    assert [path.removeprefix(f"{tmp_path}/") for path in result["paths"]] == [
-        f"{dataset}/date=2026-11-{day}/{run.dag_id}.task.parquet" for day in (20, 21)
+    assert [path.removeprefix(f"{tmp_path}/")[: len(dataset) + 16] for path in result["paths"]] == [
+        f"{dataset}/date=2026-11-{day}" for day in (20, 21)
     ]
     assert (result["rows"], result["date"], result["path"]) == (0, "2026-11-21", result["paths"][-1])
-    assert pq.ParquetFile(result["path"]).read().schema.equals(lake.DATASETS[dataset].schema())
+    assert pq.ParquetFile(result["path"]).read().schema.equals(DATASETS[dataset].schema())

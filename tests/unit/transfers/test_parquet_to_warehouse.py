@@ -1,4 +1,5 @@
 """AssistantParquetToWarehouseOperator: its arguments, results and errors."""
+# ruff: noqa: F811 (fixtures)
 
 from __future__ import annotations
 
@@ -8,9 +9,10 @@ import duckdb
 import pytest
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.lake import warehouse
+from airflow_provider_assistant.lake.warehouse import views
 from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
-from tests.unit.lake.nights import FIRST, capture, rating, write_rows, write_statistics
+from tests.unit.lake.conftest import engine, server  # noqa: F401 (fixtures)
+from tests.unit.lake.nights import FIRST, rating, write_rows, write_statistics
 
 SECOND = FIRST + timedelta(days=1)
 
@@ -19,7 +21,7 @@ SECOND = FIRST + timedelta(days=1)
 def root(tmp_path):
     root = tmp_path / "lake"
     for day in (FIRST, SECOND):
-        write_statistics(root, day, capture(day, {"a": 1, "b": 2}))
+        write_statistics(root, day, {"a": 1, "b": 2})
     return root
 
 
@@ -42,41 +44,33 @@ def count(database, what="statistics"):
         return connection.execute(f"SELECT count(*) FROM {what}").fetchone()[0]
 
 
-def test_what_was_loaded_is_told(load, root, database, tmp_path):
+def test_what_was_loaded_is_told(load, root, database):
     write_rows(root, "feedback", SECOND, [rating(SECOND, "good")])
-    expected = {
+    assert load().xcom() == {
         "rows": 5,
         "datasets": {"statistics": 4, "feedback": 1},
         "partitions": 3,
         "unchanged": 0,
         "replaced": 0,
         "kept": 0,
-        "missing": 0,
         "date": SECOND.isoformat(),
-        "views": [f"assistant.{view}" for view in warehouse.VIEWS],
-        "views_behind": 0,
+        "views": [f"assistant.{view}" for view in views()],
     }
-    assert load().xcom() == expected
-    # The lake forgets a day, and another one changes.
-    (root / "statistics" / f"date={FIRST}").rename(tmp_path / "elsewhere")
-    write_statistics(root, SECOND, capture(SECOND, {"a": 1}))
-    expected |= {"rows": 1, "datasets": {"statistics": 1, "feedback": 0}, "partitions": 1, "unchanged": 1}
-    assert load().xcom() == expected | {"replaced": 2, "kept": 1}
-    assert count(database, "assistant.statistics") == 3
+    assert count(database, "assistant.statistics") == 4
 
 
-def test_given_days_are_loaded_again(load, capsys):
-    load()
-    run = load(date=SECOND.isoformat(), days=3)
-    assert [run.xcom()[name] for name in ("rows", "replaced", "missing")] == [4, 4, 1]
-    message = f"does not have these days; what the warehouse has of them stays: statistics/date={FIRST - timedelta(1)}."
-    assert message in capsys.readouterr().out
-    assert load(date=FIRST.isoformat()).xcom()["rows"] == 2
+@pytest.mark.system
+def test_the_operator_loads_through_an_airflow_connection(server, engine, root, load, monkeypatch):
+    monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", server.airflow_url)
+    found = load(database=None, conn_id="{{ 'warehouse' }}").xcom()
+    assert (found["datasets"], found["partitions"], found["unchanged"]) == ({"statistics": 4}, 2, 0)
+    found = load(database=None, conn_id="warehouse").xcom()
+    assert (found["datasets"], found["partitions"], found["unchanged"]) == ({"statistics": 0}, 0, 2)
 
 
 def test_another_schema(load, database):
-    assert load(schema="nightly").xcom()["views"][0] == "nightly.statistics_daily"
-    assert count(database, "nightly.statistics_daily") == 2
+    assert load(schema="nightly").xcom()["views"][0] == "nightly.answers_weekly"
+    assert count(database, "nightly.statistics") == 4
 
 
 @pytest.mark.parametrize(
@@ -84,8 +78,6 @@ def test_another_schema(load, database):
     [
         ({}, "set either database.*or conn_id"),
         ({"database": "a", "conn_id": "b"}, "set either database.*or conn_id"),
-        ({"database": "a", "days": 2}, "days needs date"),
-        ({"database": "a", "days": 0}, "days must be a whole number from 1"),
         ({"database": "a", "schema": 'x"; DROP'}, "schema must be a plain SQL name"),
     ],
 )
@@ -97,12 +89,11 @@ def test_arguments_that_cannot_be(arguments, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"date": "{{ 'yesterday' }}"}, "date must be YYYY-MM-DD"),
-        ({"datasets": ["statistics", "questions"]}, "datasets must be a list of some of statistics, .*'questions'"),
-        ({"datasets": []}, "datasets must be a list"),
+        ({"datasets": ["statistics", "questions"]}, "has no files of questions"),
+        ({"datasets": []}, "has no files of any dataset"),
         ({"datasets": "{{ 'statistics' }}"}, "datasets must be a list"),
-        ({"datasets": ["limits"]}, "has no limits. Nothing was changed"),
-        ({"output_path": "/nowhere"}, "has none of the datasets"),
+        ({"datasets": ["limits"]}, "has no files of limits. Nothing was changed"),
+        ({"output_path": "/nowhere"}, "has no files of statistics, limits"),
         ({"database": "s3://bucket/file"}, "database must be the path of a file"),
         ({"database": "{{ '' }}"}, "database is empty"),
         ({"database": "Assistant.v1.duckdb"}, "have the same name"),

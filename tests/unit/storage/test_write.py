@@ -1,10 +1,9 @@
-"""A file of a partition is replaced as a whole: readers see the old or the new one, also after a crash."""
+"""A file is replaced as a whole: readers see the old or the new one, also after a crash."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 from datetime import date
 from itertools import count
@@ -19,8 +18,8 @@ from airflow.sdk import ObjectStoragePath
 from airflow.sdk.io import attach
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
-from airflow_provider_assistant import __version__, lake
 from airflow_provider_assistant.exceptions import AssistantStorageError
+from airflow_provider_assistant.storage.write import ROWS_PER_GROUP, replace, replace_bytes
 from tests.processes import preload
 
 preload(__name__)
@@ -32,8 +31,10 @@ def numbers(*values):
     return pa.table({"n": pa.array(values, pa.int64())})
 
 
-def publish(root, *values, day=DAY, part="dag.task"):
-    return lake.publish(numbers(*values), str(root), "numbers", day, part).path
+def publish(root, *values, day=DAY):
+    target = ObjectStoragePath(str(root)) / "numbers" / f"date={day}" / "site.parquet"
+    replace(numbers(*values), target)
+    return str(target)
 
 
 def files(folder):
@@ -57,45 +58,12 @@ def with_duckdb(folder):
 READERS = [with_pyarrow, with_pandas, with_duckdb]
 
 
-def test_a_run_replaces_its_part_of_the_day(tmp_path):
-    first = publish(tmp_path, 1, 2)
-    again = publish(tmp_path, 3)
-    assert first == again
-    assert files(tmp_path) == ["numbers/date=2026-11-21/dag.task.parquet"]
-    assert with_pyarrow(tmp_path / "numbers") == [3]
-
-
-def test_parts_of_other_tasks_stay(tmp_path):
-    publish(tmp_path, 1, part="one")
-    publish(tmp_path, 2, part="other")
-    publish(tmp_path, 3, part="one", day=date(2026, 11, 20))
-    read = ds.dataset(tmp_path / "numbers", partitioning="hive").to_table()
-    assert sorted(zip(read["n"].to_pylist(), read["date"].to_pylist(), strict=True)) == [
-        (1, "2026-11-21"),
-        (2, "2026-11-21"),
-        (3, "2026-11-20"),
-    ]
-
-
-@pytest.mark.parametrize("part", ["../../outside", "a/b", "tag: nightly", "ünï"])
-def test_a_part_name_stays_in_its_partition(tmp_path, part):
-    path = Path(publish(tmp_path / "lake", 1, part=part))
-    assert path.parent == tmp_path / "lake" / "numbers" / "date=2026-11-21"
-    assert path.is_file()
-
-
-def test_the_metadata_has_the_provenance(tmp_path):
-    table = numbers(1).replace_schema_metadata({"kept": "yes"})
-    provenance = {"dag_id": "d", "run_id": "manual__ü", "task_id": "t"}
-    path = lake.publish(table, str(tmp_path), "numbers", DAY, "part", provenance=provenance).path
-    metadata = {name.decode(): value.decode() for name, value in pq.read_schema(path).metadata.items()}
-    assert metadata == {
-        "kept": "yes",
-        "assistant.version": __version__,
-        "assistant.dag_id": "d",
-        "assistant.run_id": "manual__ü",
-        "assistant.task_id": "t",
-    }
+def test_files_are_compressed_in_groups_of_bounded_size(tmp_path):
+    target = ObjectStoragePath(f"file://{tmp_path}/many.parquet")
+    size = replace(pa.table({"n": pa.array(range(ROWS_PER_GROUP + 1))}), target)
+    metadata = pq.ParquetFile(target.path).metadata
+    assert size == Path(target.path).stat().st_size
+    assert (metadata.num_row_groups, metadata.row_group(0).column(0).compression) == (2, "ZSTD")
 
 
 # -- crashes ---------------------------------------------------------------------------------------
@@ -133,11 +101,10 @@ class Process:
     @contextlib.contextmanager
     def __call__(self):
         with pytest.MonkeyPatch.context() as patch:
-            for name in ("mkdir", "iterdir", "replace", "unlink"):
+            for name in ("mkdir", "replace", "unlink"):
                 real = getattr(Path, name)
                 patch.setattr(Path, name, self._wrapped(name, real))
             patch.setattr(os, "fsync", self._wrapped("fsync", os.fsync))
-            patch.setattr(fcntl, "flock", self._wrapped("flock", fcntl.flock))
             opened = Path.open
             patch.setattr(
                 Path, "open", lambda *args, **more: self.step("open", lambda: File(self, opened(*args, **more)))
@@ -169,7 +136,7 @@ class File:
         self._process.step("flush", self._file.flush)
 
 
-STEPS = ["mkdir", "iterdir", "open", "flock", "write", "flush", "fsync", "replace"]
+STEPS = ["mkdir", "open", "write", "flush", "fsync", "replace"]
 
 
 def test_the_steps_of_a_publish(tmp_path):
@@ -200,7 +167,6 @@ def test_readers_see_old_or_new_whatever_step_it_dies_at(tmp_path, read, after):
         else:
             break
         publish(root, 3)
-        assert files(root) == ["numbers/date=2026-11-21/dag.task.parquet"], process.steps
         assert read(root / "numbers") == [3]
     old, new = [1, 1], [2, 2, 2]
     assert len(seen) == len(STEPS)
@@ -229,7 +195,7 @@ def test_a_disk_that_fails_is_named_and_the_old_day_stays(tmp_path, code, step):
     assert caught.value.errno == code
     assert os.strerror(code) in str(caught.value)
     assert path in str(caught.value)
-    assert files(tmp_path) == ["numbers/date=2026-11-21/dag.task.parquet"]
+    assert files(tmp_path) == ["numbers/date=2026-11-21/site.parquet"]
     assert with_pyarrow(tmp_path / "numbers") == [1]
 
 
@@ -237,35 +203,6 @@ def test_a_folder_that_is_a_file_is_named(tmp_path):
     (tmp_path / "lake").write_text("no folder")
     with pytest.raises(OSError, match="lake/numbers"):
         publish(tmp_path / "lake", 1)
-
-
-def test_a_file_system_without_locks_works(tmp_path):
-    process = Process(STEPS.index("flock") + 1, error=OSError(errno.ENOLCK, "no locks"))
-    publish(tmp_path, 1)
-    with process():
-        publish(tmp_path, 2)
-    assert with_pyarrow(tmp_path / "numbers") == [2]
-
-
-def test_a_temporary_file_of_a_living_writer_stays(tmp_path):
-    folder = Path(publish(tmp_path, 1)).parent
-    living, dead = (folder / f".dag.task.{digit * 32}" for digit in "ab")
-    for leftover in (living, dead):
-        leftover.write_bytes(b"PAR1")
-    with living.open("rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        publish(tmp_path, 2)
-    assert living.exists()
-    assert not dead.exists()
-
-
-def test_only_leftovers_of_the_same_part_are_removed(tmp_path):
-    folder = Path(publish(tmp_path, 1)).parent
-    others = [folder / name for name in (f".dag.task.1.{'a' * 32}", f".dag_task.{'a' * 32}", ".dag.task.notes", ".crc")]
-    for other in others:
-        other.write_bytes(b"")
-    publish(tmp_path, 2)
-    assert all(other.exists() for other in others)
 
 
 # -- object storage --------------------------------------------------------------------------------
@@ -310,9 +247,9 @@ def read_object(path):
 
 def test_object_storage_gets_the_file_under_its_own_name(bucket):
     path = publish("memory://lake", 1)
-    assert path == str(ObjectStoragePath("memory://lake/numbers/date=2026-11-21/dag.task.parquet"))
+    assert path == str(ObjectStoragePath("memory://lake/numbers/date=2026-11-21/site.parquet"))
     assert read_object(path) == [1]
-    assert [entry.name for entry in ObjectStoragePath(path).parent.iterdir()] == ["dag.task.parquet"]
+    assert [entry.name for entry in ObjectStoragePath(path).parent.iterdir()] == ["site.parquet"]
     assert publish("memory://lake", 2, 3) == path
     assert read_object(path) == [2, 3]
 
@@ -340,14 +277,14 @@ def test_an_upload_that_fails_leaves_the_old_object(bucket, failure, kind, said)
 
 def test_bytes_take_the_place_of_a_file_as_a_whole(tmp_path, monkeypatch):
     target = ObjectStoragePath(f"file://{tmp_path}/new/page.html")
-    assert lake.replace_bytes(b"old", target) == 3
-    assert lake.replace_bytes(b"newer", target) == 5
+    assert replace_bytes(b"old", target) == 3
+    assert replace_bytes(b"newer", target) == 5
 
     def full(*_):
         raise OSError(errno.ENOSPC, "no space left")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="What was there before is as it was"):
-        lake.replace_bytes(b"never", target)
+        replace_bytes(b"never", target)
     assert files(tmp_path) == ["new/page.html"]
     assert target.read_bytes() == b"newer"
