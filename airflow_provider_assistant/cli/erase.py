@@ -3,65 +3,53 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING
 
-import sqlalchemy as sa
 from airflow.providers.common.compat.sdk import conf
 
 from airflow_provider_assistant.cli.output import GOOD, WARNING, Console
 from airflow_provider_assistant.cli.runner import OK, WRONG, command
-from airflow_provider_assistant.erasure.erase import Erasure, Places, Report, as_json, record
+from airflow_provider_assistant.erasure.erase import Places, Report, as_json, erase, find, record
 from airflow_provider_assistant.erasure.person import Person
 from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantInputError
-from airflow_provider_assistant.lake.warehouse import postgres_engine
+from airflow_provider_assistant.lake.postgres import postgres_engine
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.location import airflow_home
 from airflow_provider_assistant.loading.findings import findings_folder
 from airflow_provider_assistant.storage.paths import usable_path
 from airflow_provider_assistant.texts import counted
 
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
-
 # Lines about the erasures, in AIRFLOW_HOME.
 AUDIT = "assistant_erasures.jsonl"
 REMAINS = (
-    "Not erased: what the service itself holds (ask its operator to delete the sessions); XCom, rendered fields and "
-    "logs of Airflow; the sources of your questions; backups; deleted rows of PostgreSQL until VACUUM."
+    "Not erased: what the service itself holds (ask its operator to delete the sessions); texts that mention the "
+    "person in rows of others; XCom, rendered fields and logs of Airflow; the sources of your questions; backups; deleted "
+    "rows of PostgreSQL until VACUUM."
 )
 
 
 @command
-def erase(out: Console, args: argparse.Namespace) -> int:
+def erase_person(out: Console, args: argparse.Namespace) -> int:
     """Erase what is kept of a person. Exit code 1 if something could not be reached, or was written meanwhile."""
     sessions, emails = args.session or [], args.email or []
     _check(sessions, emails)
     person = Person(sessions, emails)
     with Ledger.open() as ledger:
-        places = Places(
-            ledger=ledger,
-            roots=_roots(args),
-            warehouse=_warehouse(args),
-            schema=args.schema,
-            catalog=_catalog(args),
-        )
-        erasure = Erasure(person, places)
+        warehouse = postgres_engine(args.warehouse_conn_id) if args.warehouse_conn_id else None
+        places = Places(ledger=ledger, roots=_roots(args), warehouse=warehouse, schema=args.schema)
         with out.busy("looking in all places"):
-            report = erasure.find()
+            report = find(person, places)
         if args.dry_run:
-            return _show(out, report, {"dry_run": True, "remaining": {}})
+            return _show(out, person, report, {"dry_run": True, "remaining": {}})
         if report.total and not args.yes:
             _confirm(out, report)
         erased: Report | None = None
         try:
             with out.busy("erasing"):
-                erased, remaining = erasure.erase(force=args.force)
+                erased, remaining = erase(person, places)
         finally:
             record(airflow_home() / AUDIT, {"session": sessions, "email": emails}, erased)
     remaining_counts = {place: dict(counts) for place, counts in remaining.counts.items() if counts}
-    return _show(out, erased, {"dry_run": False, "remaining": remaining_counts})
+    return _show(out, person, erased, {"dry_run": False, "remaining": remaining_counts})
 
 
 def _check(sessions: list[str], emails: list[str]) -> None:
@@ -76,30 +64,12 @@ def _check(sessions: list[str], emails: list[str]) -> None:
 
 def _roots(args: argparse.Namespace) -> list[str]:
     """Return the folders and files of the arguments, the lake and the findings, each once."""
-    roots = [args.lake, args.database, *(args.path or [])]
+    roots = [args.lake, *(args.path or [])]
     configured_lake = conf.get("assistant", "lake_path", fallback="")
     # These may not have been written yet. A folder that the user names must exist.
     defaults = [None if args.lake else configured_lake, str(findings_folder())]
     roots += [folder for folder in defaults if folder and usable_path(folder).is_dir()]
     return list(dict.fromkeys(filter(None, roots)))
-
-
-def _warehouse(args: argparse.Namespace) -> Callable[[], sa.Engine] | None:
-    conn_id = args.warehouse_conn_id
-    if conn_id is None:
-        return None
-
-    return partial(postgres_engine, conn_id)
-
-
-def _catalog(args: argparse.Namespace) -> Catalog | None:
-    name = args.iceberg_catalog or args.iceberg_conn_id
-    if name is None:
-        return None
-    from airflow_provider_assistant.lake.iceberg import open_catalog
-    from airflow_provider_assistant.transfers.iceberg_properties import iceberg_properties
-
-    return open_catalog(name, iceberg_properties(args.iceberg_conn_id))
 
 
 def _confirm(out: Console, report: Report) -> None:
@@ -115,20 +85,18 @@ def _confirm(out: Console, report: Report) -> None:
         raise AssistantInputError("not confirmed", safe=NOTHING_CHANGED, todo="Type yes, or give --yes.", field="yes")
 
 
-def _show(out: Console, report: Report, more: dict[str, object]) -> int:
-    out.result({**as_json(report), **more})
+def _show(out: Console, person: Person, report: Report, more: dict[str, object]) -> int:
+    out.result({"sessions": sorted(person.sessions), **as_json(report), **more})
     _table(out, report)
     places = counted(len(report.counts), "place")
     if more["dry_run"]:
         out.line(f"Would erase {report.total} in {places}.", GOOD)
     else:
         out.line(f"Erased {report.total} in {places}.", GOOD)
-    for session in report.sessions:
+    for session in sorted(person.sessions):
         out.line(f"Session: {session}")
     for path, reason in report.not_reached.items():
         out.line(f"Not reached: {path}: {reason}", WARNING)
-    for folder in report.waiting:
-        out.line(f"A chat batch may still wait for answers to this person: {folder}", WARNING)
     if more["remaining"]:
         out.line(f"Written meanwhile, so run this again: {more['remaining']}", WARNING)
     out.note(REMAINS)

@@ -1,7 +1,7 @@
 """
-Erase what is kept of a person, and what is older than it has to be.
+Erase the data of a person from what this package keeps.
 
-``erase.py`` finds and erases a person's data in every place; ``person.py`` says which rows and texts these are,
-``ours.py`` which files are of this package; ``files.py`` and ``databases.py`` change the places; ``retention.py``
-deletes by age.
+A row is a person's if a column that may name a person has the person's session, address or label as its whole value, or
+if it has the id of one of the person's chat requests. Texts are not searched, and files of other programs are not
+touched.
 """

@@ -1,4 +1,4 @@
-"""Find and erase the data of a person in all places, and record that it was done."""
+"""Find and erase the rows of a person in the ledger, in Parquet files and in the warehouse, and record it."""
 
 from __future__ import annotations
 
@@ -7,27 +7,31 @@ import hashlib
 import json
 import secrets
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_provider_assistant.erasure.databases import erase_from_ledger, erase_from_postgres
-from airflow_provider_assistant.erasure.files import FOREIGN, FileEraser
-from airflow_provider_assistant.erasure.person import Person
+from airflow_provider_assistant.erasure.person import REQUEST, SESSION, Person
 from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantError, AssistantInputError
+from airflow_provider_assistant.lake.datasets import DATASETS
 from airflow_provider_assistant.ledger import Ledger
+from airflow_provider_assistant.ledger.database import ledger_errors, transaction
+from airflow_provider_assistant.ledger.schema import DOCUMENT_KINDS, attempts
+from airflow_provider_assistant.storage.paths import StoragePath, object_storage_path, reading, usable_path
 from airflow_provider_assistant.storage.private_files import create_private, make_folder
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyiceberg.catalog import Catalog
+from airflow_provider_assistant.storage.write import replace
 
 # Readings of all places: each may find sessions that name further requests.
 PASSES = 10
+# What replaces the readable key of a document, whose entry stays as long as the document exists.
+ERASED = "(erased)"
+# Files of an evaluation, and the end of the name of the state of a chat batch that has not ended.
+SCORES, SUMMARY, STATE = "scores.parquet", "summary.json", ".chat-batch"
+_c = attempts.c
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,17 +40,15 @@ class Places:
     Where to look.
 
     :param ledger: The ledger.
-    :param roots: Folders and files: local paths or object storage URLs.
-    :param warehouse: Returns an engine of the PostgreSQL warehouse. None if there is none.
-    :param schema: Schema of the warehouse, and namespace of the Iceberg tables.
-    :param catalog: Iceberg catalog. None if there is none.
+    :param roots: Folders of the datasets, of answers, findings and evaluations: local paths or object storage URLs.
+    :param warehouse: Engine of the PostgreSQL warehouse. None if there is none.
+    :param schema: Schema of the warehouse.
     """
 
     ledger: Ledger
     roots: Sequence[str] = ()
-    warehouse: Callable[[], sa.Engine] | None = None
+    warehouse: sa.Engine | None = None
     schema: str = "assistant"
-    catalog: Catalog | None = None
 
 
 @dataclass(slots=True)
@@ -54,110 +56,177 @@ class Report:
     """
     What was found or erased.
 
-    :param sessions: Sessions of the person, which the service still has.
-    :param requests: Number of their requests.
     :param counts: Numbers by place, such as ``{"ledger": {"entries": 3}}``.
-    :param not_reached: Reason by path or place that could not be read or changed.
-    :param waiting: Folders of chat batches that still wait for an answer to the person.
+    :param not_reached: Reason by path that could not be read or changed.
     """
 
-    sessions: Sequence[str] = ()
-    requests: int = 0
     counts: dict[str, Counter[str]] = field(default_factory=dict)
     not_reached: dict[str, str] = field(default_factory=dict)
-    waiting: Sequence[str] = ()
 
     @property
     def total(self) -> int:
-        """Number of rows, entries, texts and files in all places."""
+        """Number of rows, entries and files in all places."""
         return sum(count.total() for count in self.counts.values())
 
 
-class Erasure:
+def find(person: Person, places: Places) -> Report:
     """
-    Find or erase the data of a person.
+    Count what would be erased. The person learns from what is found.
 
-    :param person: Learns from the places.
+    :raises AssistantInputError: A path does not exist, or a task is sending a request of the person right now.
     """
+    for _ in range(PASSES):
+        known = person.size
+        report = _run(person, places, dry_run=True)
+        if person.size == known:
+            break
+    return report
 
-    def __init__(self, person: Person, places: Places) -> None:
-        self._person = person
-        self._places = places
-        self._files = FileEraser(person)
 
-    def find(self) -> Report:
-        """
-        Count what would be erased.
+def erase(person: Person, places: Places) -> tuple[Report, Report]:
+    """
+    Erase what :func:`find` has found.
 
-        :raises AssistantInputError: A path does not exist, or a task is sending a request of the person right now.
-        """
-        for _ in range(PASSES):
-            known = self._person.size + self._files.size
-            report = self._run(dry_run=True)
-            if self._person.size + self._files.size == known:
-                break
-        return report
+    :return: What was erased, and what is there afterwards, because a task wrote it meanwhile.
+    """
+    return _run(person, places, dry_run=False), _run(person, places, dry_run=True)
 
-    def erase(self, *, force: bool = False) -> tuple[Report, Report]:
-        """
-        Erase what :meth:`find` has found.
 
-        :param force: Whether to erase the state of a chat batch that still waits for an answer. It may write the answer
-            later.
-        :return: What was erased, and what is there afterwards, because a task wrote it meanwhile.
-        :raises AssistantInputError: A chat batch still waits for an answer to the person.
-        """
-        if self._files.waiting and not force:
+def _run(person: Person, places: Places, *, dry_run: bool) -> Report:
+    report = Report()
+    # The ledger is first: an export that runs meanwhile reads it, and would write the rows again.
+    report.counts["ledger"] = _erase_from_ledger(places.ledger, person, dry_run=dry_run)
+    for root in places.roots:
+        report.counts[root] = _erase_from_files(root, person, report.not_reached, dry_run=dry_run)
+    if places.warehouse is not None:
+        rows = _erase_from_warehouse(places.warehouse, places.schema, person, dry_run=dry_run)
+        report.counts["warehouse"] = +Counter({"rows": rows})
+    return report
+
+
+# -- ledger ----------------------------------------------------------------------------------------
+
+
+def _erase_from_ledger(ledger: Ledger, person: Person, *, dry_run: bool) -> Counter[str]:
+    """Delete the chat requests and ratings of a person, and the person's name as the key of a document."""
+
+    def change(connection: sa.Connection) -> Counter[str]:
+        is_person = person.condition(attempts, ("session_id", "label"), request="remote_id")
+        is_entry = sa.and_(_c.kind.not_in(DOCUMENT_KINDS), is_person)
+        is_alive = sa.func.coalesce(ledger.clock.is_alive(ledger.clock.read(connection)), sa.false())
+        query = sa.select(_c.session_id.label(SESSION), _c.remote_id.label(REQUEST), is_alive.label("is_alive"))
+        entries = connection.execute(query.where(is_entry)).mappings().all()
+        if any(entry["is_alive"] for entry in entries):
             raise AssistantInputError(
-                f"a chat batch may still wait for answers to this person: {', '.join(sorted(self._files.waiting))}",
+                "a task is sending a request of this person right now",
                 safe=NOTHING_CHANGED,
-                todo="Wait until its task has ended. If no task waits any more, use --force.",
+                todo="Wait until it has ended.",
             )
-        return self._run(dry_run=False), self._run(dry_run=True)
+        person.learn(dict(entry) for entry in entries)
+        is_document = sa.and_(
+            _c.kind.in_(DOCUMENT_KINDS), person.condition(attempts, ("label", "group_name"), request="")
+        )
+        documents = connection.scalar(sa.select(sa.func.count()).where(is_document)) or 0
+        if not dry_run:
+            connection.execute(sa.delete(attempts).where(is_entry))
+            connection.execute(sa.update(attempts).where(is_document).values(label=ERASED, group_name=None, error=None))
+        return +Counter({"entries": len(entries), "documents": documents})
 
-    def _run(self, *, dry_run: bool) -> Report:
-        places, person = self._places, self._person
-        report = Report()
-        self._files.not_reached.clear()
-        self._files.waiting.clear()
-        # The ledger is first: an export that runs meanwhile reads it, and would write the rows again.
-        report.counts["ledger"] = erase_from_ledger(places.ledger, person, dry_run=dry_run)
-        for root in places.roots:
-            report.counts[root] = self._files.run(root, dry_run=dry_run)
-        report.not_reached |= self._files.not_reached
-        if places.warehouse is not None:
-            engine = places.warehouse()
-            try:
-                counts, foreign_tables = erase_from_postgres(engine, places.schema, person, dry_run=dry_run)
-            except AssistantInputError:
-                raise
-            except AssistantError as error:
-                report.not_reached["warehouse"] = str(error)
-            else:
-                report.counts["warehouse"] = counts
-                for table in foreign_tables:
-                    report.not_reached[f"warehouse: {table}"] = FOREIGN
-        if places.catalog is not None:
-            try:
-                report.counts["iceberg"] = self._iceberg(places.catalog, dry_run=dry_run)
-            except AssistantError as error:
-                report.not_reached["iceberg"] = str(error)
-        report.sessions = sorted(person.sessions)
-        report.requests = len(person.requests)
-        report.waiting = sorted(self._files.waiting)
-        return report
+    counts = transaction(ledger.engine, change, writes=not dry_run)
+    if ledger.engine.dialect.name == "sqlite" and not dry_run:
+        # Rewrite the file without the bytes of deleted entries, and empty its log.
+        with ledger_errors(ledger.engine, "cannot be rewritten"), ledger.engine.connect() as connection:
+            connection.execution_options(isolation_level="AUTOCOMMIT")
+            connection.exec_driver_sql("VACUUM")
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+    return counts
 
-    def _iceberg(self, catalog: Catalog, *, dry_run: bool) -> Counter[str]:
-        import pyarrow.compute as pc
 
-        from airflow_provider_assistant.lake.iceberg import delete_rows
+# -- files -----------------------------------------------------------------------------------------
 
-        def without_person(_dataset: str, table: pa.Table) -> tuple[pa.Table, int]:
-            is_erased = self._person.learn(table)
-            return table.filter(pc.invert(is_erased)), pc.sum(is_erased).as_py() or 0
 
-        counts = delete_rows(catalog, self._places.schema, without_person, dry_run=dry_run)
-        return +Counter({"rows": sum(counts.values())})
+def _erase_from_files(root: str, person: Person, not_reached: dict[str, str], *, dry_run: bool) -> Counter[str]:
+    """Erase rows from the Parquet files of this package, and the evaluations of the person's answers."""
+    counts: Counter[str] = Counter()
+    for path in _files(root):
+        try:
+            with reading(path):
+                _erase_from_file(path, person, counts, dry_run=dry_run)
+        except AssistantError as error:
+            not_reached[str(path)] = str(error)
+    return +counts
+
+
+def _files(root: str) -> Iterator[StoragePath]:
+    folder = usable_path(root)
+    if folder.is_file():
+        return iter([folder])
+    if not folder.is_dir():
+        raise AssistantInputError(f"{root!r} does not exist", safe=NOTHING_CHANGED, field="path")
+    return iter(sorted(folder.rglob("*.parquet"), key=str))
+
+
+def _erase_from_file(path: StoragePath, person: Person, counts: Counter[str], *, dry_run: bool) -> None:
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    is_evaluation = path.name == SCORES and (path.parent / SUMMARY).is_file()
+    with path.open("rb") as file:
+        parquet = pq.ParquetFile(file)
+        names = parquet.schema_arrow.metadata or {}
+        if not is_evaluation and not any(name.startswith(b"assistant.") for name in names):
+            # Of another program.
+            return
+        table = parquet.read()
+    dataset = DATASETS.get(path.parent.parent.name) if path.parent.name.startswith("date=") else None
+    mask = person.mask(table, dataset.personal() if dataset else table.column_names)
+    rows = pc.sum(mask).as_py() or 0
+    if not rows:
+        return
+    ids = [name for name in (SESSION, REQUEST) if name in table.column_names]
+    person.learn(table.select(ids).filter(mask).to_pylist())
+    if path.parent.name.endswith(STATE):
+        raise AssistantInputError(
+            "a chat batch may still wait for answers to this person",
+            safe=NOTHING_CHANGED,
+            todo="Wait until its task has ended. If no task waits any more, delete the folder.",
+        )
+    if is_evaluation:
+        # Its report and its figures have texts of the person as well.
+        files = [file for file in path.parent.iterdir() if file.is_file()]
+        counts["files"] += len(files)
+        for file in () if dry_run else files:
+            file.unlink()
+        return
+    counts["rows"] += rows
+    if not dry_run:
+        replace(table.filter(pc.invert(mask)), object_storage_path(str(path)))
+
+
+# -- warehouse -------------------------------------------------------------------------------------
+
+
+def _erase_from_warehouse(engine: sa.Engine, schema: str, person: Person, *, dry_run: bool) -> int:
+    """Delete the rows of the tables of the datasets. Return their number."""
+    rows = 0
+    try:
+        with engine.begin() as connection:
+            there = set(sa.inspect(connection).get_table_names(schema))
+            for dataset in DATASETS.values():
+                if dataset.name not in there or not dataset.personal():
+                    continue
+                names = {*dataset.personal(), *({SESSION, REQUEST} & dataset.columns.keys())}
+                table = sa.table(dataset.name, *map(sa.column, sorted(names)), schema=schema)
+                is_person = person.condition(table, dataset.personal())
+                ids = [table.c[name] for name in (SESSION, REQUEST) if name in table.c]
+                found = connection.execute(sa.select(sa.literal(1), *ids).where(is_person)).mappings().all()
+                person.learn(dict(row) for row in found)
+                rows += len(found)
+                if not dry_run:
+                    connection.execute(sa.delete(table).where(is_person))
+    finally:
+        engine.dispose()
+    return rows
 
 
 def record(file: Path, person: Mapping[str, Sequence[str]], report: Report | None) -> None:
@@ -166,12 +235,13 @@ def record(file: Path, person: Mapping[str, Sequence[str]], report: Report | Non
 
     :param person: What was given, by option. The line has a short salted hash of each: it confirms that a known address
         was erased, but matches one of four billion others as well.
-    :param report: What was erased; None if the erasure was refused or ended early.
+    :param report: What was erased; None if the erasure ended early.
     """
     salt = secrets.token_bytes(8)
-    hashes = {}
-    for option, values in person.items():
-        hashes[option] = [hashlib.blake2b(value.encode(), digest_size=4, salt=salt).hexdigest() for value in values]
+    hashes = {
+        option: [hashlib.blake2b(value.encode(), digest_size=4, salt=salt).hexdigest() for value in values]
+        for option, values in person.items()
+    }
     line = {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "by": getpass.getuser(),
@@ -188,9 +258,5 @@ def record(file: Path, person: Mapping[str, Sequence[str]], report: Report | Non
 
 def as_json(report: Report) -> dict[str, Any]:
     """Return a report as JSON types."""
-    return {
-        "sessions": list(report.sessions),
-        "requests": report.requests,
-        "counts": {place: dict(counts) for place, counts in report.counts.items()},
-        "not_reached": report.not_reached,
-    }
+    counts = {place: dict(found) for place, found in report.counts.items()}
+    return {"counts": counts, "not_reached": report.not_reached}

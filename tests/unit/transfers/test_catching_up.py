@@ -151,7 +151,9 @@ def test_pruning_does_not_change_what_was_exported(record, tmp_path, capsys):
     assert (result["kept"], result["gaps"], result["gap_days"]) == (3, 2, ["2024-05-01", "2024-05-02"])
     assert len(result["paths"]) == 5
     logged = capsys.readouterr().out
-    assert "5 days (2024-05-03, 2024-05-04, 2024-05-05, 2024-05-01, 2024-05-02) have been pruned, so the files" in logged
+    assert (
+        "5 days (2024-05-03, 2024-05-04, 2024-05-05, 2024-05-01, 2024-05-02) have been pruned, so the files" in logged
+    )
     # The day during which the ledger was pruned.
     with Ledger.open() as ledger:
         prune(ledger, NIGHT + DAY * 7 + timedelta(hours=12))

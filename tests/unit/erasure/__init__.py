@@ -1,1 +1,0 @@
-"""Erasing persons, and deleting by age."""
