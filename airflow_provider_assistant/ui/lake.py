@@ -17,7 +17,7 @@ from urllib.parse import quote
 from airflow.providers.common.compat.sdk import ObjectStoragePath, conf
 
 from airflow_provider_assistant.evaluation.scorers import SCORERS
-from airflow_provider_assistant.lake import DATASETS
+from airflow_provider_assistant.lake.datasets import DATASETS
 from airflow_provider_assistant.loading.findings import DAG_ID
 from airflow_provider_assistant.operators.links import PAGES, task_path
 from airflow_provider_assistant.ui.access import Rights
