@@ -96,7 +96,7 @@ system-others: venv
 
 # Each part also runs alone.
 .PHONY: nightly
-nightly: slow simulate cluster-test loaders dbt matrix lowest ## The rest: simulations, gateways, a cluster, all versions
+nightly: slow simulate cluster-test loaders matrix lowest ## The rest: simulations, gateways, a cluster, all versions
 
 .PHONY: slow
 slow: venv browser gateways ## What is expensive and rarely fails: gateways, tasks as in pods, benchmarks, large inputs
@@ -194,19 +194,6 @@ loaders: venv ## The documents of LangChain, LlamaIndex, Haystack and dlt, as so
 	$(BIN)/uv pip install -q --python $(BIN)/python --target build/loaders -c $(CONSTRAINTS) \
 		dlt haystack-ai langchain-core llama-index-core
 	PYTHONPATH=build/loaders $(BIN)/pytest -q tests/loaders
-
-# dbt needs other versions of Airflow's libraries. Its DuckDB is that of the package, which writes the file that dbt reads.
-DBT_VENV := .dbt-venv
-DBT := dbt-core==1.11.16 dbt-duckdb==1.11.1 dbt-postgres==1.11.0
-$(DBT_VENV)/.installed: $(STAMP)
-	$(PYTHON) -m venv $(DBT_VENV)
-	$(BIN)/uv pip install -q --python $(DBT_VENV)/bin/python $(DBT) $$(grep '^duckdb==' $(CONSTRAINTS)) \
-		|| $(DBT_VENV)/bin/python -m pip install -q --disable-pip-version-check $(DBT) $$(grep '^duckdb==' $(CONSTRAINTS))
-	@touch $@
-
-.PHONY: dbt
-dbt: $(DBT_VENV)/.installed ## The dbt package in dbt/ on DuckDB and PostgreSQL, with the real dbt
-	$(BIN)/pytest -q tests/dbt
 
 .PHONY: cluster-test
 cluster-test: $(CLUSTER_STAMP) redis ## The system tests on a Celery cluster

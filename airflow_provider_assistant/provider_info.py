@@ -12,13 +12,11 @@ PACKAGE = "airflow_provider_assistant"
 DOCUMENTATION = "https://airflow-provider-assistant.readthedocs.io/"
 MODULES = {
     "hooks": "assistant",
-    "operators": "chat chat_batch documents evaluation feedback feedback_batch limits submit_chat",
+    "operators": "chat chat_batch documents evaluation feedback feedback_batch limits retention submit_chat",
     "sensors": "chat documents",
     "triggers": "chat chat_batch",
 }
-TRANSFERS = (
-    "ledger_to_parquet limits_to_parquet parquet_to_iceberg parquet_to_warehouse read_to_parquet statistics_to_parquet"
-)
+TRANSFERS = "ledger_to_parquet limits_to_parquet parquet_to_warehouse read_to_parquet statistics_to_parquet"
 LINKS = "AssistantDataLink AssistantFindingsLink AssistantReportLink AssistantRequestLink"
 
 

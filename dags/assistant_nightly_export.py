@@ -7,7 +7,7 @@ an object storage URL. Default: ``lake`` in AIRFLOW_HOME. The Variable
 AIRFLOW_HOME. For PostgreSQL, replace ``database`` by the ``conn_id`` of a connection. A
 run replaces the days that it writes, and catches up after a pause. For local days, give
 the DAG a ``start_date`` with your zone. The load updates the asset
-``assistant_warehouse``, which starts the DAG ``assistant_weekly_report``.
+``assistant_warehouse``, which starts the DAGs that are scheduled on it.
 
 The DAG needs ``pip install 'airflow-provider-assistant[warehouse]'``.
 """
@@ -66,7 +66,7 @@ def assistant_nightly_export():
 
     @task
     def summarise(database: str, day: str) -> dict:
-        """Return the rows of the views for the day and its week, without nulls."""
+        """Return what the statistics and the views say of the day, without nulls."""
         import duckdb
 
         def rows(sql: str) -> list[dict]:
@@ -81,15 +81,15 @@ def assistant_nightly_export():
             return {
                 "statistics": rows(
                     """
-                    SELECT * EXCLUDE (date, captured_at)
-                    FROM assistant.statistics_daily WHERE date = ?
+                    SELECT site_id, metric, value
+                    FROM assistant.statistics
+                    WHERE date = ? AND metric LIKE 'chats.%.total' AND value > 0
                     """
                 ),
                 "feedback": rows(
                     """
-                    SELECT * EXCLUDE (week)
-                    FROM assistant.feedback_weekly
-                    WHERE week = date_trunc('week', ?::DATE)
+                    SELECT * EXCLUDE (date)
+                    FROM assistant.feedback_daily WHERE date = ?
                     """
                 ),
                 "latency": rows(

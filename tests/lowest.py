@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 
 PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 # Extras that users install; `docs` and `dev` are for work on the package itself.
-EXTRAS = ("evaluation", "examples", "files", "iceberg", "judge", "pandas", "sandbox", "warehouse", "website")
+EXTRAS = ("evaluation", "files", "judge", "pandas", "sandbox", "warehouse", "website")
 
 
 @cache

@@ -22,8 +22,8 @@ from airflow_provider_assistant.texts import counted
 AUDIT = "assistant_erasures.jsonl"
 REMAINS = (
     "Not erased: what the service itself holds (ask its operator to delete the sessions); texts that mention the "
-    "person in rows of others; XCom, rendered fields and logs of Airflow; the sources of your questions; backups; deleted "
-    "rows of PostgreSQL until VACUUM."
+    "person in rows of others; XCom, rendered fields and logs of Airflow; the sources of your questions; backups; "
+    "deleted rows of PostgreSQL until VACUUM."
 )
 
 

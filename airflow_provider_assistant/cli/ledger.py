@@ -15,8 +15,8 @@ from airflow_provider_assistant.erasure import retention
 from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantInputError
 from airflow_provider_assistant.ledger import Filter, Ledger, Which, queries
 from airflow_provider_assistant.ledger.settle import Report, settle
+from airflow_provider_assistant.ledger.settle import prune as prune_entries
 from airflow_provider_assistant.ledger.settle import rename as rename_service
-from airflow_provider_assistant.loading.findings import findings_folder
 from airflow_provider_assistant.texts import counted
 
 STATES: tuple[Which, ...] = get_args(Which)
@@ -225,8 +225,8 @@ def prune(out: Console, args: argparse.Namespace) -> int:
         )
     before = datetime.now(UTC) - timedelta(days=args.older_than)
     with Ledger.open() as ledger:
-        counts = retention.prune_ledger(ledger, before, dry_run=args.dry_run)
-    counts["findings_files"] = retention.prune_files(str(findings_folder()), before, dry_run=args.dry_run)
+        counts = prune_entries(ledger, before, dry_run=args.dry_run)
+    counts["findings_files"] = retention.prune_findings(before, dry_run=args.dry_run)
     out.result({**counts, "before": before.isoformat(timespec="seconds"), "dry_run": args.dry_run})
     verb = "Would delete" if args.dry_run else "Deleted"
     listed = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items())

@@ -30,20 +30,20 @@ _NAMES_BY_CHECK: dict[Check, str] = {
     parameters.count: "days max_concurrency repeat",
     parameters.csv_options: "csv_options",
     parameters.day: "date",
-    parameters.flag: "allow_empty allow_mass_change deferrable with_emails",
+    parameters.flag: "allow_empty allow_mass_change deferrable",
     parameters.folder: "lake_path output_path",
     parameters.interval: "poke_interval poll_interval",
     parameters.names: "gate group_columns key_columns refusal_phrases scorers",
     parameters.path: "allowed_root database findings_path scores",
     parameters.seconds: "timeout",
     parameters.text: (
-        "assistant_conn_id baseline catalog conn_id date_field feedback file_name items message name namespace pass_if "
+        "assistant_conn_id baseline conn_id feedback message name namespace pass_if "
         "path request_id response_language schema session session_id site_id source_name tenant_id turn user_email"
     ),
-    parameters.text_list: "datasets document_ids site_ids",
-    parameters.text_map: "columns constants list_keys properties query rules",
+    parameters.text_list: "baselines datasets document_ids evaluations",
+    parameters.text_map: "columns constants list_keys rules",
     parameters.timezone: "timezone",
-    parameters.tolerated: "max_failed max_failed_sites max_rejected",
+    parameters.tolerated: "max_failed max_rejected",
 }
 CHECK_BY_NAME: dict[str, Check] = {name: check for check, names in _NAMES_BY_CHECK.items() for name in names.split()}
 CHECK_BY_NAME |= {name: parameters.choice(*option.choices) for name, option in OPTIONS.items() if option.choices}

@@ -252,7 +252,8 @@ def prune(ledger: Ledger, before: datetime, *, dry_run: bool = False) -> dict[st
     """
     Delete old attempts and tries that are no longer needed.
 
-    Documents on a site, ratings that were sent, and whatever may exist are kept regardless of age. The ledger remembers
+    Documents on a site, ratings that were sent, and whatever may exist are kept regardless of age; an old rating keeps its
+    key, so that it is not sent again, and loses its session and its request. The ledger remembers
     the time, so that no export replaces the rows of pruned days.
 
     :param before: Timezone-aware.
@@ -273,6 +274,9 @@ def prune(ledger: Ledger, before: datetime, *, dry_run: bool = False) -> dict[st
         if dry_run:
             return deleted
         connection.execute(sa.delete(attempts).where(is_old))
+        is_old_rating = sa.and_(_c.kind == "rating", _c.state == "created", _c.recorded_at < before)
+        without_ids = {"session_id": "", "label": "", "remote_id": sa.literal("pruned-") + _c.key}
+        connection.execute(sa.update(attempts).where(is_old_rating).values(without_ids))
         connection.execute(sa.delete(tries).where(is_old_try))
         recorded = pruned_before(connection)
         if recorded is None or recorded < before:

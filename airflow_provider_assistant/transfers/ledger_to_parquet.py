@@ -38,8 +38,8 @@ class LedgerExportOperator(ExportOperator):
     Base of the operators that export entries of the ledger, of all services and sites, to a Parquet dataset.
 
     A run replaces whole days. It also writes the days that this ledger lacks in the dataset since its first one, at
-    most 400: after a pause, no day is missing. A day whose entries ``airflow assistant ledger prune`` has deleted is not
-    written: its file stays as it is.
+    most 400: after a pause, no day is missing. A day whose entries ``airflow assistant ledger prune`` has deleted is
+    not written: its file stays as it is.
 
     :param days: Number of days that every run writes, ending with ``date``. Default: 2, because entries were added to
         the day before after yesterday's run.

@@ -33,7 +33,6 @@ KINDS: dict[str, TaskKind] = {
     "AssistantFeedbackToParquetOperator": "export",
     "AssistantRequestsToParquetOperator": "export",
     "AssistantLoadsToParquetOperator": "export",
-    "AssistantParquetToIcebergOperator": "export",
     "AssistantParquetToWarehouseOperator": "export",
 }
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_assistant.knowledge.website import addresses
-from airflow_provider_assistant.lake.warehouse import duckdb_transaction, load
+from airflow_provider_assistant.lake import duckdb
 from tests.website import File, Website, page
 
 if TYPE_CHECKING:
@@ -64,8 +64,7 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 def empty_warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A DuckDB file with the views over empty datasets; tests copy it, because creating it takes 0.2 s."""
     folder = tmp_path_factory.mktemp("warehouse")
-    with duckdb_transaction(str(folder / "lake.duckdb")) as store:
-        load(store, str(folder / "lake"), [])
+    duckdb.load(str(folder / "lake.duckdb"), "assistant", str(folder / "lake"), {})
     return folder / "lake.duckdb"
 
 
@@ -132,5 +131,3 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_warehouse: Path
     monkeypatch.setattr(addresses, "is_public", lambda _: True)
     warehouse_connection = {"conn_type": "sqlite", "host": str(tmp_path / "warehouse.db")}
     monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", json.dumps(warehouse_connection))
-    tables = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": (tmp_path / "tables").as_uri()}
-    monkeypatch.setenv("AIRFLOW_CONN_MY_ICEBERG", json.dumps({"conn_type": "iceberg", "extra": tables}))

@@ -22,7 +22,7 @@ from typing import Any
 
 import yaml
 
-from airflow_provider_assistant import exceptions, lake
+from airflow_provider_assistant import exceptions
 from airflow_provider_assistant.api import errors
 from airflow_provider_assistant.evaluation.cells import as_list
 from airflow_provider_assistant.evaluation.rubrics import JudgeOptions
@@ -31,12 +31,12 @@ from airflow_provider_assistant.evaluation.scores import score_cases, to_table
 from airflow_provider_assistant.evaluation.summary import Summary
 from airflow_provider_assistant.hooks import extra
 from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.lake import datasets
 from airflow_provider_assistant.loading.findings import findings_schema
 from airflow_provider_assistant.operators import documents
 from airflow_provider_assistant.operators.base import AssistantOperator
 from airflow_provider_assistant.provider_info import get_provider_info
 from tests.contract.cases import CASES, Case
-from tests.dbt import generate as dbt
 from tests.docs import command_line, runbook
 from tests.docs.pages import ROOT, codes, page_with, section, span, table
 from tests.lowest import declared, lower_bound
@@ -316,7 +316,7 @@ def tables() -> list[Table]:
         Table(ERRORS, "By HTTP status", statuses()),
         Table(ERRORS, "Without a status", errors_without_a_status()),
         Table(METRICS, "Tags", endpoint_tags()),
-        *(Table(DATASETS, name, columns(dataset.schema())) for name, dataset in lake.DATASETS.items()),
+        *(Table(DATASETS, name, columns(dataset.schema())) for name, dataset in datasets.DATASETS.items()),
         Table(DATASETS, "Findings file", columns(findings_schema())),
         Table(EVALUATION, "Scores", columns(to_table(score_cases([], []), [], None).schema, nullable=False)),
         *summary(),
@@ -348,7 +348,6 @@ def generated() -> dict[Path, str]:
         command_line.PAGE: command_line.written(),
         runbook.PAGE: runbook.written(),
         matrix.PAGE: matrix.BETWEEN.sub(lambda _: matrix.table(), matrix.PAGE.read_text()),
-        **{dbt.PROJECT / name: text for name, text in dbt.generated().items()},
     }
     architecture = ROOT / "docs/internals/architecture.md"
     found[architecture] = layers(architecture.read_text())

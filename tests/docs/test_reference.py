@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import pytest
 from airflow.providers.common.compat.sdk import BaseSensorOperator
 
-from airflow_provider_assistant import assets, exceptions, lake, retry_policy
+from airflow_provider_assistant import assets, exceptions, retry_policy
 from airflow_provider_assistant.asking import answers, poller, schedule, state
 from airflow_provider_assistant.cli import runner
 from airflow_provider_assistant.client import cancellation
@@ -24,6 +24,7 @@ from airflow_provider_assistant.feedback.counts import RatingCounts
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.connection import ConnectionExtra
 from airflow_provider_assistant.knowledge import files
+from airflow_provider_assistant.lake.rows import values_of, with_digits
 from airflow_provider_assistant.ledger import clock, store
 from airflow_provider_assistant.loading import counts, findings, guards, load
 from airflow_provider_assistant.loading.options import OPTIONS, LoadOptions, OnAmbiguous, OnChange
@@ -32,7 +33,6 @@ from airflow_provider_assistant.parsing import child, limits
 from airflow_provider_assistant.sending.sender import BREAKER
 from airflow_provider_assistant.tables.files import FORMATS
 from tests.contract.cases import CASES
-from tests.dbt import generate as dbt
 from tests.docs import command_line
 from tests.docs.generated import DATASETS, ERRORS, OPERATORS, PARAMETERS, SCORES, generated, route, tasks
 from tests.docs.pages import ROOT, blocks, codes, listed, pages, prose, section, table, words
@@ -81,7 +81,6 @@ LISTS: list[tuple[str, str, str, Any]] = [
     (INCREMENTAL, "When a row has changed", "`on_change`", get_args(OnChange)),
     (ROWS, "Files", "Name ends in", FORMATS),
     (HANDBOOK, "Load HTML, PDF and Office files", "Files", files.MARKDOWN | child.LIBRARIES.keys() - {child.PAGE}),
-    ("docs/export/dbt.md", "What the models answer", "Model", [f"assistant__{view}" for view in dbt.VIEWS]),
     (
         *("docs/start/install.md", "Extras", "Extra"),
         {*PROJECT["optional-dependencies"]} - {"dev", "docs", "cluster", "release"},
@@ -181,7 +180,6 @@ def test_results_have_the_keys_of_the_table(
     lake_path = {"output_path": str(tmp_path / "lake")}
     message = {"session_id": "s", "message": "When are refunds paid?"}
     rows = {"source": [{"title": "Refunds", "content": "In five days.", "category": "faq"}]}
-    catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": tmp_path.as_uri()}
     answered = str(tmp_path / "answers.parquet")
 
     def task(name: str, task_id: str | None = None, **arguments: Any) -> BaseOperator:
@@ -203,12 +201,11 @@ def test_results_have_the_keys_of_the_table(
             task("FeedbackOperator", **request, session_id="s", feedback="good"),
             task("CloseSessionOperator", session_id="s"),
             task("StatisticsToParquetOperator", **lake_path),
-            task("ReadToParquetOperator", **lake_path, read="statistics"),
+            task("ReadToParquetOperator", **lake_path, path="/m2m/tenants/acme-inc/limits", dataset="other"),
             task("FeedbackToParquetOperator", **lake_path),
             task("RequestsToParquetOperator", **lake_path),
             task("LoadsToParquetOperator", **lake_path),
             task("ParquetToWarehouseOperator", **lake_path, database=str(tmp_path / "warehouse.duckdb")),
-            task("ParquetToIcebergOperator", **lake_path, properties=catalog),
             task("EvaluateOperator", answers=answered, output_path=str(tmp_path / "evaluations")),
         )
     run = run_dag(dag)
@@ -258,8 +255,8 @@ def test_the_reasons_of_a_failure_say_whether_airflow_retries(what: str) -> None
 def test_items_of_lists() -> None:
     for row in table(section(DATASETS, "Items of lists")):
         keys = json.loads(row["`list_keys`"].strip("`").replace("none", "{}"))
-        found = lake.flatten(json.loads(codes(row["Reply"])[0]), keys)
-        assert [metric.metric for metric in found] == codes(row["Metrics"])
+        found = values_of(with_digits(codes(row["Reply"])[0]), keys)
+        assert [value.metric for value in found] == codes(row["Metrics"])
 
 
 def test_tables_of_the_ledger_are_named() -> None:

@@ -1,4 +1,4 @@
-"""What each operator writes is what docs/reference/datasets.json says to other programs."""
+"""What each operator writes is what the datasets say to other programs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_assistant.lake.datasets import DATASETS, dataset_of
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
@@ -19,11 +20,9 @@ from airflow_provider_assistant.transfers.ledger_to_parquet import (
 from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
 from airflow_provider_assistant.transfers.read_to_parquet import AssistantReadToParquetOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
-from tests.docs.pages import ROOT
 from tests.task_runs.context import execute_operator
 from tests.wire import Answer, ScriptedService
 
-CONTRACT = json.loads((ROOT / "docs" / "reference" / "datasets.json").read_text())
 ODD = 'O\'Neil "größe" \\ 🙂\n{{ x }} -- %s'
 REPLY = {"period": {"from": ODD, "days": 1.5}, "a.b": {"": [None, {}, []]}, "huge": 10**400, ODD: [ODD, "0.94", True]}
 EXPORTS = (
@@ -35,7 +34,7 @@ EXPORTS = (
 
 @pytest.mark.promise(
     "lake and warehouse",
-    "Every operator writes the columns and types that docs/reference/datasets.json names.",
+    "Every operator writes the columns and types that its dataset names.",
 )
 def test_every_dataset_is_written_as_the_contract_says(service, connection, monkeypatch, tmp_path):
     root = str(tmp_path / "lake")
@@ -74,14 +73,12 @@ def test_every_dataset_is_written_as_the_contract_says(service, connection, monk
         monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", json.dumps(fields))
         run(AssistantStatisticsToParquetOperator, "statistics", output_path=root)
         run(AssistantLimitsToParquetOperator, "limits", output_path=root)
-        run(AssistantReadToParquetOperator, "read", path="/any/thing", output_path=root)
+        run(AssistantReadToParquetOperator, "read", path="/any/thing", dataset="thing", output_path=root)
 
-    for name, dataset in CONTRACT["datasets"].items():
+    for name in (*DATASETS, "thing"):
         files = [path for path in (tmp_path / "lake" / name).rglob("*.parquet") if pq.read_metadata(path).num_rows]
         assert files, name
         for path in files:
-            schema = pq.read_schema(path)
-            written = [(field.name, str(field.type), field.nullable) for field in schema]
-            assert written == [(column["name"], column["type"], column["nullable"]) for column in dataset["columns"]]
+            assert pq.read_schema(path).remove_metadata() == dataset_of(name).schema()
             assert path.parent.name.startswith("date=")
-    assert {folder.name for folder in (tmp_path / "lake").iterdir()} == set(CONTRACT["datasets"])
+    assert {folder.name for folder in (tmp_path / "lake").iterdir()} == {*DATASETS, "thing"}

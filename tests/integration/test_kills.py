@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import airflow.configuration
-import duckdb
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_assistant.lake import warehouse
+from airflow_provider_assistant.lake.postgres import load as load_tables
+from airflow_provider_assistant.lake.warehouse import days_to_load
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.sandbox import SandboxServer
@@ -35,7 +35,7 @@ from tests.live.postgres import PostgresServer
 from tests.live.process import wait_for
 from tests.processes import preload, processes
 from tests.task_runs.context import task_context
-from tests.unit.lake.nights import FIRST, capture, write_statistics
+from tests.unit.lake.nights import FIRST, write_statistics
 
 preload(
     __name__,
@@ -300,12 +300,7 @@ COUNTS = "SELECT date, min(value), count(*), count(DISTINCT metric) FROM assista
 
 def load_warehouse(place: str, root: str) -> None:
     """Load a lake into a warehouse."""
-    if place.startswith("postgresql"):
-        transaction = warehouse.postgres_transaction(sa.create_engine(place))
-    else:
-        transaction = warehouse.duckdb_transaction(place, lock_timeout=120)
-    with transaction as store:
-        warehouse.load(store, root, ["statistics"])
+    load_tables(sa.create_engine(place), "assistant", root, days_to_load(root, ["statistics"]))
 
 
 def run_loads(place: str, root: str, count: int, seconds: float, *, is_killed: bool) -> None:
@@ -322,27 +317,21 @@ def run_loads(place: str, root: str, count: int, seconds: float, *, is_killed: b
 
 
 def counts_in(place: str) -> list[Any]:
-    """Return what a reader sees of each day; nothing while a load has the file open."""
-    with contextlib.suppress(duckdb.Error, sa.exc.ProgrammingError):
-        if place.startswith("postgresql"):
-            with sa.create_engine(place, poolclass=sa.NullPool).connect() as connection:
-                return [tuple(row) for row in connection.exec_driver_sql(COUNTS)]
-        with duckdb.connect(place, read_only=True) as connection:
-            return connection.execute(COUNTS).fetchall()
+    """Return what a reader sees of each day; nothing before the first load."""
+    with contextlib.suppress(sa.exc.ProgrammingError):
+        with sa.create_engine(place, poolclass=sa.NullPool).connect() as connection:
+            return [tuple(row) for row in connection.exec_driver_sql(COUNTS)]
     return []
 
 
 @pytest.mark.promise(
     "lake and warehouse", "A load into a warehouse that is killed leaves each day the old or the new one."
 )
-@pytest.mark.parametrize("kind", ["DuckDB", "PostgreSQL"])
 @pytest.mark.parametrize("runs", [5, pytest.param(50, marks=pytest.mark.nightly)])
-def test_killed_loads_into_a_warehouse(kind: str, runs: int, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    dice, root, place = random.Random(runs), tmp_path / "lake", str(tmp_path / "file.duckdb")
-    if kind == "PostgreSQL":
-        server = request.getfixturevalue("postgres")
-        server.run_sql("DROP SCHEMA IF EXISTS assistant CASCADE")
-        place = f"{server.url}?options=-c%20default_transaction_isolation%3Dserializable"
+def test_killed_loads_into_a_warehouse(runs: int, tmp_path: Path, postgres: PostgresServer) -> None:
+    dice, root = random.Random(runs), tmp_path / "lake"
+    postgres.run_sql("DROP SCHEMA IF EXISTS assistant CASCADE")
+    place = f"{postgres.url}?options=-c%20default_transaction_isolation%3Dserializable"
     # A version of a day has 50 to 90 metrics, all with the number of the version.
     versions: dict[Any, dict[int, int]] = {day: {} for day in DAYS}
     wrong, done = [], threading.Event()
@@ -360,7 +349,7 @@ def test_killed_loads_into_a_warehouse(kind: str, runs: int, tmp_path: Path, req
             for day in dice.sample(DAYS, 4):
                 versions[day][number] = dice.randrange(50, 90)
                 metrics = {f"m{name}": number for name in range(versions[day][number])}
-                write_statistics(root, day, capture(day, metrics))
+                write_statistics(root, day, metrics)
             run_loads(place, str(root), 1 + number % 2, dice.random(), is_killed=number % 4 != 3)
         load_warehouse(place, str(root))
     finally:

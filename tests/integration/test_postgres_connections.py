@@ -14,14 +14,15 @@ from airflow_provider_assistant.exceptions import (
     AssistantLedgerError,
     AssistantWarehouseError,
 )
-from airflow_provider_assistant.lake import warehouse
+from airflow_provider_assistant.lake.postgres import load, postgres_engine
+from airflow_provider_assistant.lake.warehouse import days_to_load
 from airflow_provider_assistant.ledger import Claim, Ledger, LedgerLocation, Outcome, RunRef, Scope, Site, queries
 from tests.live.pgbouncer import pgbouncer, program
 from tests.live.postgres import USER, PostgresServer
 from tests.proxies import certificate
 from tests.task_runs.finals import is_final
 from tests.threads import at_once
-from tests.unit.lake.nights import FIRST, capture, write_statistics
+from tests.unit.lake.nights import FIRST, write_statistics
 
 pytestmark = pytest.mark.system
 
@@ -71,8 +72,8 @@ def refused(location, kind=AssistantLedgerError):
 
 
 def warehouse_refused(kind=AssistantWarehouseError):
-    with pytest.raises(kind) as caught, warehouse.postgres_transaction(warehouse.postgres_engine("team")):
-        pass
+    with pytest.raises(kind) as caught:
+        load(postgres_engine("team"), "assistant", "lake", {})
     return str(caught.value)
 
 
@@ -95,8 +96,7 @@ def test_settings_of_libpq_are_honoured_or_refused_by_name(server, connect, tmp_
         ):
             with Ledger.open(connect(extra, driver=driver)) as ledger:
                 assert scalar(ledger.engine, IS_ENCRYPTED) is encrypted
-            with warehouse.postgres_transaction(warehouse.postgres_engine("team")) as store:
-                assert store.run(IS_ENCRYPTED) == [(encrypted,)]
+            assert scalar(postgres_engine("team"), IS_ENCRYPTED) is encrypted
         extra = {"options": "-csearch_path=team -cclient_encoding=latin1", "application_name": "nightly"}
         with Ledger.open(connect(extra, driver=driver)) as ledger:
             assert scalar(ledger.engine, "SELECT 'assistant_tries'::regclass::oid = 'team.assistant_tries'::regclass")
@@ -176,7 +176,7 @@ def work(ledger, number, groups=1):
 @pytest.mark.skipif(program() is None, reason="needs pgbouncer: make pgbouncer")
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_ledger_and_warehouse_behind_pgbouncer(server, connect, tmp_path, driver):
-    write_statistics(tmp_path / "lake", FIRST, capture(FIRST, {"a": 1}))
+    write_statistics(tmp_path / "lake", FIRST, {"a": 1})
     database = f"pooled_{driver.rpartition('+')[2]}"
     server.create(database)
     for mode in ("transaction", "session"):
@@ -185,16 +185,16 @@ def test_ledger_and_warehouse_behind_pgbouncer(server, connect, tmp_path, driver
 
             numbers = count()
 
-            def load(location=location, mode=mode, numbers=numbers):
+            def loads(location=location, mode=mode, numbers=numbers):
                 with Ledger.open(location) as ledger:
                     assert len(work(ledger, f"{mode} {next(numbers)}", groups=20)) == 80
 
             # In session mode, a client that waits for one of the two sessions would wait for the others to end.
-            at_once(4 if mode == "transaction" else 1, load)
+            at_once(4 if mode == "transaction" else 1, loads)
             for _ in range(2):
-                with warehouse.postgres_transaction(warehouse.postgres_engine("team")) as store:
-                    warehouse.load(store, str(tmp_path / "lake"), ["statistics"], [FIRST])
-                    assert store.run("SELECT value FROM assistant.statistics") == [(1,)]
+                days = days_to_load(str(tmp_path / "lake"), None)
+                load(postgres_engine("team"), "assistant", str(tmp_path / "lake"), days)
+                assert scalar(postgres_engine("team"), "SELECT value FROM assistant.statistics") == 1
             words = "PgBouncer does not pass a setting.*ALTER ROLE"
             connect({"options": "-csearch_path=team"}, driver=driver, database=database, port=port)
             assert_matches(words, refused(location))

@@ -183,7 +183,7 @@ def templates(plan: Plan) -> None:
 
 
 # Parameters that another one excludes.
-EXCLUDES = {"read": "path", "conn_id": "database", "site_ids": "site_id", "document_ids": "source_name"}
+EXCLUDES = {"conn_id": "database", "document_ids": "source_name"}
 
 
 def checked_fields(line: Line) -> list[str]:

@@ -27,7 +27,6 @@ from airflow_provider_assistant.transfers.ledger_to_parquet import (
     AssistantRequestsToParquetOperator,
 )
 from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
-from airflow_provider_assistant.transfers.parquet_to_iceberg import AssistantParquetToIcebergOperator
 from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
 from airflow_provider_assistant.transfers.read_to_parquet import AssistantReadToParquetOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
@@ -191,18 +190,12 @@ LINES = [
     Line(AssistantStatisticsToParquetOperator, lambda place: {**export(place), "list_keys": {"plans": "name"}},
          files=3, others=other_site),
     Line(AssistantReadToParquetOperator,
-         lambda place: {**export(place), "path": f"/m2m/sites/{SITE}/sessions", "query": {"limit": "10"},
-                        "name": "1.10", "items": "sessions", "list_keys": {"sessions": "session_id"}},
+         lambda place: {**export(place), "path": f"/m2m/sites/{SITE}/sessions",
+                        "dataset": "sessions", "list_keys": {"sessions": "session_id"}},
          files=2, others=lambda place: {"path": f"/m2m/sites/{OTHER_SITE}/sessions"}),
     Line(AssistantParquetToWarehouseOperator,
          lambda place: {"output_path": place.file("lake"), "database": place.own("w.duckdb"),
                         "datasets": ["statistics"]}),
-    Line(AssistantParquetToIcebergOperator,
-         lambda place: {"output_path": place.file("lake"), "datasets": ["statistics"], "catalog": "7",
-                        "namespace": "team.assistant",
-                        "properties": {"type": "sql", "uri": f"sqlite:///{place.own('catalog.db')}",
-                                       "warehouse": place.own("tables")}},
-         files=5),
     Line(AssistantChatRequestSensor,
          lambda place: {"assistant_conn_id": CONNECTION, "site_id": SITE, "request_id": place.request_id,
                         "poke_interval": 0.05},

@@ -153,7 +153,7 @@ class World:
             output_path=str(self.template / "evaluations"), name=NAME,
         )  # fmt: skip
         lake = str(self.template / "lake")
-        self._run_alone(AssistantStatisticsToParquetOperator, output_path=lake, file_name="before", **common)
+        self._run_alone(AssistantStatisticsToParquetOperator, output_path=lake, **common)
         store = self._service.server.service.store
         self._records = [record for kind in KINDS for record in store.all(kind)]
         self._first_id = self._ids

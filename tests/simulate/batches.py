@@ -1,10 +1,9 @@
-"""What sends many requests: chat batches, ratings by rule, exports of many sites."""
+"""What sends many requests: chat batches and ratings by rule; and exports."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
@@ -13,7 +12,6 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowTas
 from hypothesis import strategies as st
 
 from airflow_provider_assistant.asking.answers import STATUSES
-from airflow_provider_assistant.client import fan_out
 from airflow_provider_assistant.exceptions import AssistantIncompleteError, AssistantStorageError
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.feedback_batch import AssistantRateAnswersOperator
@@ -269,93 +267,54 @@ class RateMany(Operation):
 @dataclass
 class Export(Operation):
     """
-    Export a day: statistics of sites, or without sites the limits of the tenant.
+    Export a day: the statistics of a site, or the limits of the tenant.
 
-    :param sites: number of sites.
-    :param max_failed: number of sites that may fail.
+    :param kind: The operator.
     """
 
-    sites: int = 3
-    max_failed: float = 0
+    kind: Any = AssistantStatisticsToParquetOperator
     _before: dict[str, bytes] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def items(self) -> int:
-        return self.sites
-
-    @property
-    def site_names(self) -> list[str]:
-        """Return the sites."""
-        return [f"site/{number}" for number in range(self.sites)]
+        return 1
 
     def begin(self, world: World) -> None:
-        world.allow(*self.site_names)
+        world.allow("site/0")
         # What a failure must leave as it was.
         self.calm(world, 90)
 
     def execute(self, world: World, attempt: Try, context: dict[str, Any]) -> Any:
         options: dict[str, Any] = {"task_id": "task", "output_path": str(world.folder / "lake"), "date": "2027-01-15"}
-        kind: Any = AssistantLimitsToParquetOperator
-        if self.sites:
-            options |= {"site_ids": self.site_names, "max_failed_sites": self.max_failed}
-            kind = AssistantStatisticsToParquetOperator
-        return world.run(lambda: kind(**options), context)
+        return world.run(lambda: self.kind(site_id="site/0", **options), context)
 
     def files(self, world: World) -> dict[str, bytes]:
         """Return what readers of the dataset see."""
         paths = (world.folder / "lake").rglob("*.parquet")
         return {str(path): path.read_bytes() for path in paths if not path.name.startswith(".")}
 
-    @staticmethod
-    def sites_in(path: str) -> set[str]:
-        """Return the sites in a file."""
-        return set(pq.ParquetFile(Path(path)).read(columns=["site_id"])["site_id"].to_pylist())
-
     def check_try(self, world: World, attempt: Try, ended: Ended, *, number: int) -> None:
-        assert ended.seconds <= max(1, self.sites) * self.seconds(world) + 2_400, "the time is bounded"
+        assert ended.seconds <= self.seconds(world) + 2_400, "the time is bounded"
         now = self.files(world)
-        assert self._before.keys() <= now.keys(), "what was there before is as it was"
+        assert self._before.keys() == now.keys() or not self._before, "what was there before is as it was"
         for path, content in now.items():
             is_whole = content == self._before.get(path) or pq.ParquetFile(path).read() is not None
             assert is_whole, "a reader sees a whole file"
+        if ended.error is not None and attempt.is_undisturbed:
+            assert now == self._before, "a failed read changes nothing"
         self._before = now
-        if ended.is_killed or not self.sites or attempt.end:
+        if ended.is_killed or attempt.end or not attempt.is_undisturbed or attempt.outage or attempt.gateway:
             return
-        if ended.error is None:
-            self._check_result(attempt, ended)
-        elif attempt.is_undisturbed:
-            self._check_failure(attempt, ended)
-
-    def _check_result(self, attempt: Try, ended: Ended) -> None:
-        result = ended.result
-        assert result["sites"] == self.sites
-        failed = {one["site_id"] for one in result["failed_sites"]}
-        assert len(failed) == result["failed"] <= self.max_failed
-        assert self.sites_in(result["raw_path"]) == set(self.site_names) - failed, "the counts are those of the file"
-        if attempt.then.is_well and not attempt.outage and not attempt.gateway:
-            assert len(failed) <= len(attempt.odd), "one bad answer costs one site"
-
-    def _check_failure(self, attempt: Try, ended: Ended) -> None:
-        error, statuses = ended.error, {one.status for one in ended.sent}
-        is_permanent = isinstance(error, AirflowFailException)
-        if attempt.outage or attempt.gateway:
-            return
-        if not statuses - {400, 403, 404}:
-            assert is_permanent, f"what every site is refused is not retried: {error!r}"
-        if is_permanent:
-            assert statuses & {*range(400, 500)}, f"what may pass is retried: {error!r}"
-        is_stopped = statuses & {401, 429} or len(attempt.odd) >= fan_out.BREAKER
-        if not is_stopped and attempt.then.is_well:
-            assert len(attempt.odd) > self.max_failed, f"max_failed allows this number of failures: {error!r}"
+        statuses = {one.status for one in ended.sent}
+        if ended.error and not statuses - {400, 403, 404}:
+            assert isinstance(ended.error, AirflowFailException), f"a refusal is not retried: {ended.error!r}"
 
     def check_end(self, world: World, night: Night) -> None:
         good = self.calm(world)
         assert good.error is None, repr(good.error)
-        if self.sites:
-            assert (good.result["sites"], good.result["failed"]) == (self.sites, 0)
-            assert self.sites_in(good.result["path"]) == self.sites_in(good.result["raw_path"]) == set(self.site_names)
-        left = [path for path in world.folder.rglob(".*") if path.is_file()]
-        assert not left, f"nothing is left behind: {left}"
+        assert good.result["path"] in self.files(world)
+        again = self.calm(world)
+        assert again.result["rows"] == pq.ParquetFile(again.result["path"]).metadata.num_rows
 
 
 # -- generation ----------------------------------------------------------------------------------
@@ -383,7 +342,7 @@ RATE_NIGHTS = nights(
     timeout=st.just(30.0),
 )
 EXPORT_NIGHTS = nights(
-    st.builds(Export, sites=st.sampled_from([0, 1, 2, 5, 14]), max_failed=st.sampled_from([0, 1, 3])),
+    st.builds(Export, kind=st.sampled_from([AssistantStatisticsToParquetOperator, AssistantLimitsToParquetOperator])),
     TRIES,
     timeout=st.just(30.0),
 )

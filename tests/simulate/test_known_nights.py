@@ -32,7 +32,6 @@ from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChat
 from airflow_provider_assistant.sandbox import Settings
 from airflow_provider_assistant.sandbox.store import Chat, Document
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
-from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 from tests.simulate.replies import WELL, Answer
 from tests.simulate.transport import CHATS, CREATES
 from tests.simulate.world import CALM, DAY, End, Ended, LedgerAway, Try, World
@@ -303,23 +302,6 @@ class TestAServiceThatFails:
         case.world.service.faults.replace([])
         case.load()
         assert set(case.stored()) == EVERY_ROW
-
-    @pytest.mark.promise(
-        "lake and warehouse", "An export stops soon when no site responds, and counts those not asked."
-    )
-    def test_an_export_of_a_service_that_is_down_asks_few_sites(self, night: Any) -> None:
-        case = night(retries=0)
-        sites = [f"site/{number}" for number in range(60)]
-        case.world.allow(*sites)
-        lake = str(case.world.folder / "lake")
-
-        def make() -> Any:
-            return AssistantStatisticsToParquetOperator(task_id="task", output_path=lake, site_ids=sites)
-
-        ended = case.run(make, Try(then=Answer(status=503)))
-        assert "60" in str(ended.error)
-        assert len({one.item for one in ended.sent}) < 60
-        assert case.run(make).result["sites"] == 60
 
 
 class TestALedgerThatFails:

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from airflow_provider_assistant import lake
-from airflow_provider_assistant.lake.partitions import partitions_of
+from airflow_provider_assistant.lake.files import days_of, write
 from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.names import file_name, task_name
 from airflow_provider_assistant.operators.runs import instance_suffix
@@ -77,7 +76,7 @@ def test_every_reader_reads_files_of_any_name(tmp_path):
     texts = [*PIECES, "../../outside", "a/b", "CON", "date=2020-01-01", "%41", "tag: nightly", "*", "?", "\ud800", "\0"]
     names = [part(text, text) for text in texts] + texts
     for number, name in enumerate(names):
-        lake.publish(pa.table({"n": [number]}), str(tmp_path), "numbers", DAY, name)
+        write(pa.table({"n": [number]}), str(tmp_path), "numbers", DAY, (name,), {})
     numbers = list(range(len(names)))
     dataset = ds.dataset(tmp_path / "numbers", partitioning="hive").to_table()
     assert sorted(dataset["n"].to_pylist()) == numbers
@@ -85,5 +84,5 @@ def test_every_reader_reads_files_of_any_name(tmp_path):
     with duckdb.connect() as database:
         found = database.execute(f"SELECT n FROM '{tmp_path}/numbers/*/*.parquet' ORDER BY n").fetchall()
     assert [number for (number,) in found] == numbers
-    (partition,) = partitions_of(str(tmp_path), "numbers").values()
+    (partition,) = days_of(str(tmp_path), "numbers").values()
     assert len(partition.files) == len(names)

@@ -18,11 +18,11 @@ import pyarrow.parquet as pq
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_provider_assistant import lake
 from airflow_provider_assistant.evaluation import report
 from airflow_provider_assistant.evaluation.scores import COLUMNS
 from airflow_provider_assistant.evaluation.summary import Summary
 from airflow_provider_assistant.exceptions import AssistantGateFailedError, AssistantInputError
+from airflow_provider_assistant.lake import datasets
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator, AssistantReportLink
 from tests.processes import preload, processes
 from tests.versions import read_back
@@ -514,7 +514,7 @@ def test_the_lake_has_a_row_for_each_evaluation_and_scorer(evaluate, tmp_path):
     head = evaluate(worse(), night=1, lake_path=str(root), on_fail="report", **DROP)
     table = pq.ParquetDataset(root / "evaluations").read()
     assert table.num_rows == 2 * len(SCORERS)
-    assert set(table.column_names) == {*lake.EVALUATIONS.schema().names, "date"}
+    assert set(table.column_names) == {*datasets.EVALUATIONS.schema().names, "date"}
     (row,) = (row for row in table.to_pylist() if row["path"] == head["summary_path"] and row["scorer"] == "token_f1")
     assert (row["verdict"], row["mean"], row["difference"]) == ("failed", 0.0, -1.0)
     assert row["difference_low"] == -1 < row["difference_high"] < -0.8

@@ -23,7 +23,6 @@ from airflow_provider_assistant.exceptions import (
     AssistantError,
     AssistantGateFailedError,
     AssistantIncompleteError,
-    AssistantIncompleteExportError,
     AssistantInputError,
     AssistantNotFoundError,
     AssistantPermissionError,
@@ -31,6 +30,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestFailedError,
     AssistantRequestLostError,
     AssistantRequestTimeoutError,
+    AssistantServerError,
 )
 from airflow_provider_assistant.failures import RUNBOOK, FailureContext, anchor_of, explained
 from airflow_provider_assistant.hooks.assistant import AssistantHook
@@ -94,10 +94,9 @@ FAILURES = {
         ("1 of 5 questions",), ("Answered: 4 of 5 questions",), ("Fix these rows in the source", "Findings: {folder}"),
     ),
     "export": Failure(
-        AssistantStatisticsToParquetOperator, {"site_ids": ["acme-docs", "no-site"], "output_path": "{folder}/lake"},
-        AssistantIncompleteExportError,
-        ("2 of 2 sites", "{folder}/lake", "'acme-docs' (500 Internal Server Error), 'no-site' (404 Not Found)"),
-        ("Nothing was written",), ("",), faults=("status:500", {"path": "acme-docs/statistics"}),
+        AssistantStatisticsToParquetOperator, {"output_path": "{folder}/lake"}, AssistantServerError,
+        ("500 Internal Server Error", "{folder}/lake"), ("Nothing was written",), ("",),
+        faults=("status:500", {"path": "acme-docs/statistics"}),
     ),
     "limits": Failure(
         AssistantLimitsOperator, {}, AssistantAuthenticationError, ("401 Unauthorized", "'assistant_default'"), ("",),
@@ -169,7 +168,7 @@ def prepared(service, connect, tmp_path):
     scores = {"key": list("012"), "status": ["complete"] * 3, "request_id": list("abc"), "f1": [1.0] * 3}
     pq.write_table(pa.table(answers), tmp_path / "answers.parquet")
     pq.write_table(pa.table(scores), tmp_path / "scores.parquet")
-    (tmp_path / "lake" / "loads" / "date=2026-11-01").mkdir(parents=True)
+    write_statistics(tmp_path / "lake", FIRST, {"a": 1})
     (tmp_path / "w.duckdb").write_text("no database")
 
     def filled(arguments):

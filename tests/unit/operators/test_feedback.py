@@ -10,10 +10,10 @@ from random import Random
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_assistant import lake
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
 from airflow_provider_assistant.feedback.ratings import REPEATED
 from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.lake import datasets
 from airflow_provider_assistant.ledger import Filter, Ledger, queries
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.transfers.ledger_to_parquet import AssistantFeedbackToParquetOperator
@@ -190,7 +190,7 @@ def test_to_parquet(same_day, service, connection, run_operator, tmp_path):
         "date": today.isoformat(),
     }  # fmt: skip
     read = pq.ParquetFile(result["path"]).read()
-    assert read.schema.equals(lake.FEEDBACK.schema())
+    assert read.schema.equals(datasets.FEEDBACK.schema())
     rows = read.to_pylist()
     assert [(row["rating"], row["request_id"], row["site_id"], row["session_id"]) for row in rows] == [
         (word, request_id, "acme-docs", "s") for request_id, word in words.items()

@@ -13,7 +13,6 @@ from airflow_provider_assistant.exceptions import AssistantIncompleteError
 from airflow_provider_assistant.operators.chat import AssistantChatOperator
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
-from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.transfers.ledger_to_parquet import AssistantFeedbackToParquetOperator
 from tests.task_runs.context import execute_operator
@@ -77,27 +76,16 @@ def test_a_batch_writes_each_question_once_whatever_became_of_it(mode, ask, rows
         assert {name: row[name] for name in same} == {name: written[name] for name in same}
         assert (row["question"], row["asked_at"]) == (written["message"] or "", written["submitted_at"])
     assert {"complete", "not_submitted"} <= {row["status"] for row in found}
-    assert {(row["kind"], row["name"], row["task_id"], row["site_id"], row["tenant_id"]) for row in found} == {
-        ("batch", "ask", "ask", "acme-docs", "acme-inc")
+    assert {(row["kind"], row["name"], row["task_id"], row["site_id"]) for row in found} == {
+        ("batch", "ask", "ask", "acme-docs")
     }
     request_ids = [row["request_id"] for row in rows("answers") if row["request_id"]]
     assert len(set(request_ids)) == len(request_ids)
     assert len(rows("answers")) == 15
 
 
-def test_each_rating_finds_its_question_and_its_evaluation_once(ask, rows, lake_root, tmp_path):
-    result = ask(source=[*QUESTIONS[:2], QUESTIONS[5]], repeat=2)
-    evaluate = AssistantEvaluateOperator(
-        task_id="evaluate",
-        answers=result["output_path"],
-        output_path=str(tmp_path / "evaluations"),
-        lake_path=str(lake_root),
-        scorers=["must_include"],
-        expectations=[{"key": "1", "must_include": "zzz"}, {"key": "4", "must_include": ""}],
-        pass_if="must_include >= 1",
-    )
-    for _ in range(2):
-        execute_operator(evaluate)
+def test_each_rating_finds_its_question_once(ask, rows, lake_root):
+    ask(source=[*QUESTIONS[:2], QUESTIONS[5]], repeat=2)
     answered = [row for row in rows("answers") if row["status"] == "complete"]
     for row in answered:
         for rating in ("good", "bad", "good"):
@@ -106,27 +94,18 @@ def test_each_rating_finds_its_question_and_its_evaluation_once(ask, rows, lake_
             )
             execute_operator(operator)
     execute_operator(AssistantFeedbackToParquetOperator(task_id="export", output_path=str(lake_root)))
-    sent = rows("feedback")
     joined = duckdb.sql(
         f"""
-        SELECT request_id, sent_at, rating, answers.question, passed
+        SELECT request_id, rating, question
         FROM read_parquet('{lake_root}/feedback/*/*.parquet')
         JOIN read_parquet('{lake_root}/answers/*/*.parquet') AS answers USING (service, request_id)
-        JOIN read_parquet('{lake_root}/evaluation_answers/*/*.parquet') AS judged USING (service, request_id)
         ORDER BY sent_at
         """
     ).fetchall()
-    assert len(joined) == len(sent)
+    assert len(joined) == len(rows("feedback"))
     # The rating that was sent last is the last one.
-    last = {request_id: rating for request_id, _, rating, _, _ in joined}
-    assert set(last.values()) == {"good"}
-    assert set(last) == {row["request_id"] for row in answered}
-    judged = rows("evaluation_answers")
-    assert {(row["key"], row["repetition"]) for row in judged} >= {("1", 1), ("1", 2), ("2", 1), ("4", 2)}
-    assert {row["passed"] for row in judged if row["key"] == "1"} == {False}
-    assert {row["passed"] for row in judged if row["key"] == "2"} == {None}
-    assert {(row["service"], row["site_id"]) for row in judged} == {(sent[0]["service"], "acme-docs")}
-    assert {row["service"] for row in rows("evaluations")} == {sent[0]["service"]}
+    last = {request_id: (rating, question) for request_id, rating, question in joined}
+    assert last == {row["request_id"]: ("good", row["question"]) for row in answered}
 
 
 def test_single_chats(service, connection, rows, lake_root):

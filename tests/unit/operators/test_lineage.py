@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from airflow.sdk import DAG
 
-from airflow_provider_assistant import lake
 from airflow_provider_assistant.exceptions import AssistantRequestFailedError
+from airflow_provider_assistant.lake import datasets
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import (
@@ -29,7 +29,6 @@ from airflow_provider_assistant.transfers.ledger_to_parquet import (
     AssistantLoadsToParquetOperator,
 )
 from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
-from airflow_provider_assistant.transfers.parquet_to_iceberg import AssistantParquetToIcebergOperator
 from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 from tests.versions import read_back
@@ -78,19 +77,18 @@ def test_an_upload_reads_files(ran, service, tmp_path):
     assert upload.lineage_outputs == (LineageDataset(site(service, "documents"), {}, 1),)
 
 
-def test_statistics_come_from_sites_and_go_to_two_datasets(ran, service, tmp_path):
-    sites = ["acme-docs", "acme-shop"]
-    run, export = ran(AssistantStatisticsToParquetOperator, output_path=str(tmp_path), site_ids=sites)
-    assert export.lineage_inputs() == [LineageDataset(site(service, "statistics", name)) for name in sites]
+def test_statistics_come_from_the_site_and_go_to_two_datasets(ran, service, tmp_path):
+    run, export = ran(AssistantStatisticsToParquetOperator, output_path=str(tmp_path))
+    assert export.lineage_inputs() == [LineageDataset(site(service, "statistics"))]
     raw, statistics = export.lineage_outputs
     assert statistics.uri.endswith(f"{tmp_path}/statistics")
-    assert statistics.columns == columns(lake.STATISTICS.schema())
-    assert (statistics.rows, raw.rows) == (run.xcom()["rows"], 2)
+    assert statistics.columns == columns(datasets.STATISTICS.schema())
+    assert (statistics.rows, raw.rows) == (run.xcom()["rows"], 1)
 
 
 @pytest.mark.parametrize(
     ("kind", "dataset"),
-    [(AssistantFeedbackToParquetOperator, "feedback"), (AssistantLoadsToParquetOperator, "loads")],
+    [(AssistantFeedbackToParquetOperator, "feedback"), (AssistantLoadsToParquetOperator, "tries")],
 )
 def test_an_export_of_the_ledger_writes_days_of_one_dataset(kind, dataset, ran, tmp_path):
     _, export = ran(kind, output_path=str(tmp_path))
@@ -120,10 +118,9 @@ def test_an_evaluation_reads_answers_and_writes_scores(ran, tmp_path):
     assert judge.lineage_inputs() == [LineageDataset(str(answers))]
     assert [data.uri for data in judge.lineage_outputs] == [
         run.xcom()["scores_path"],
-        f"{tmp_path}/lake/evaluation_answers",
         f"{tmp_path}/lake/evaluations",
     ]
-    assert [data.rows for data in judge.lineage_outputs] == [1, 1, 1]
+    assert [data.rows for data in judge.lineage_outputs] == [1, 1]
 
 
 def test_a_warehouse_reads_datasets_and_writes_tables(ran, connection, tmp_path):
@@ -137,20 +134,7 @@ def test_a_warehouse_reads_datasets_and_writes_tables(ran, connection, tmp_path)
     }
     with duckdb.connect(database, read_only=True) as opened:
         found = opened.execute("DESCRIBE assistant.statistics").fetchall()
-    assert set(load.lineage_outputs[0].columns) == {name for name, *_ in found}
-
-
-def test_iceberg_tables_are_named_by_their_location(ran, connection, tmp_path):
-    pytest.importorskip("pyiceberg")
-    lake_, tables = str(tmp_path / "lake"), (tmp_path / "tables").as_uri()
-    ran(AssistantStatisticsToParquetOperator, output_path=lake_)
-    properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": tables}
-    run, load = ran(AssistantParquetToIcebergOperator, output_path=lake_, properties=properties)
-    assert [Path(data.uri).name for data in load.lineage_inputs()] == ["statistics", "statistics_raw"]
-    assert {data.uri: data.rows for data in load.lineage_outputs} == {
-        f"{tables}/assistant/{dataset}": rows for dataset, rows in run.xcom()["datasets"].items()
-    }
-    assert load.lineage_outputs[0].columns["value"] == "double"
+    assert {"date", *load.lineage_outputs[0].columns} == {name for name, *_ in found}
 
 
 def test_a_task_that_wrote_nothing_leaves_it_to_inlets_and_outlets():

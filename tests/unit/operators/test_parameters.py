@@ -38,7 +38,6 @@ from airflow_provider_assistant.transfers.ledger_to_parquet import (
     AssistantRequestsToParquetOperator,
 )
 from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
-from airflow_provider_assistant.transfers.parquet_to_iceberg import AssistantParquetToIcebergOperator
 from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
 from airflow_provider_assistant.transfers.read_to_parquet import AssistantReadToParquetOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
@@ -62,10 +61,9 @@ KINDS = {
     AssistantLoadQAOperator: {"source": ROWS},
     AssistantLoadTextOperator: {"source": ROWS},
     AssistantLoadsToParquetOperator: LAKE,
-    AssistantParquetToIcebergOperator: {"date": "2026-11-21", **LAKE},
-    AssistantParquetToWarehouseOperator: {"output_path": "lake", "database": "w.duckdb", "date": "2026-11-21"},
+    AssistantParquetToWarehouseOperator: {"output_path": "lake", "database": "w.duckdb"},
     AssistantRateAnswersOperator: {"answers": "a", "scores": "s", "rules": {"good": "token_f1 >= 0.8"}},
-    AssistantReadToParquetOperator: {"read": "limits", **LAKE},
+    AssistantReadToParquetOperator: {"path": "/m2m/usage", "dataset": "usage", **LAKE},
     AssistantRequestsToParquetOperator: LAKE,
     AssistantStatisticsToParquetOperator: LAKE,
     AssistantSubmitChatOperator: MESSAGE,
@@ -129,8 +127,8 @@ RIGHT = {
     ],
 }
 # Parameters whose value has further rules of its own.
-RULES = {"scorers", "gate", "pass_if", "schema", "baseline", "judge", "datasets"}
-TOGETHER = {"deferrable", "site_ids", "path", "conn_id", "on_missing", "ledger"}
+RULES = {"scorers", "gate", "pass_if", "schema", "baseline", "judge", "datasets", "dataset"}
+TOGETHER = {"deferrable", "conn_id", "on_missing", "ledger"}
 
 
 def built(kind, **arguments):

@@ -90,8 +90,9 @@ def sensor(_):
 
 
 def export(tmp_path):
-    sites = [f"site-{number}" for number in range(9)]
-    run(AssistantStatisticsToParquetOperator(task_id="export", site_ids=sites, output_path=str(tmp_path / "lake")))
+    for number in range(9):
+        options = {"site_id": f"site-{number}", "output_path": str(tmp_path / "lake")}
+        run(AssistantStatisticsToParquetOperator(task_id="export", **options))
 
 
 @pytest.fixture(autouse=True)

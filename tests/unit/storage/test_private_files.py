@@ -10,13 +10,14 @@ import pyarrow as pa
 import pytest
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
-from airflow_provider_assistant import lake
 from airflow_provider_assistant.asking.questions import Questions
 from airflow_provider_assistant.asking.state import BatchState, End
-from airflow_provider_assistant.lake.warehouse import duckdb_transaction
+from airflow_provider_assistant.lake import duckdb
+from airflow_provider_assistant.lake.files import write
 from airflow_provider_assistant.ledger import Ledger, sqlite_engine
 from airflow_provider_assistant.loading.findings import Finding, FindingsFile
 from airflow_provider_assistant.storage import private_files
+from airflow_provider_assistant.storage.write import replace_bytes
 
 # By umask, the modes of files and folders.
 MODES = {
@@ -40,15 +41,14 @@ def umask():
 def write_each_kind(root: Path, mask: int) -> None:
     """Write a file of each kind, each in a folder of its own."""
     table = pa.table({"a": [1]})
-    lake.publish(table, str(root / "lake"), "feedback", date(2026, 1, 2), "part")
-    lake.replace_bytes(b"page", ObjectStoragePath((root / "evaluations" / "report.html").as_uri()))
+    write(table, str(root / "lake"), "feedback", date(2026, 1, 2), ("part",), {})
+    replace_bytes(b"page", ObjectStoragePath((root / "evaluations" / "report.html").as_uri()))
     with FindingsFile(root / "findings" / "found" / "file.parquet") as findings:
         findings.add(Finding("rejected", "key", "reason"))
     record = BatchState(str(root / "answers" / ".state"))
     record.write_questions(Questions())
     record.add([End("question", "lost", 1.0)])
-    with duckdb_transaction(str(root / "warehouse" / "file.duckdb")) as warehouse:
-        warehouse.run("CREATE TABLE a AS SELECT 1 AS b")
+    duckdb.load(str(root / "warehouse" / "file.duckdb"), "assistant", str(root / "lake"), {})
     folder = root / "ledger"
     private_files.make_folder(folder)
     with Ledger(sqlite_engine(folder / "ledger.db"), warn_if_new=False) as ledger, ledger.engine.connect():

@@ -11,7 +11,6 @@ from airflow_provider_assistant.operators import chat_batch, documents, evaluati
 from airflow_provider_assistant.transfers import (
     ledger_to_parquet,
     limits_to_parquet,
-    parquet_to_iceberg,
     parquet_to_warehouse,
     read_to_parquet,
     statistics_to_parquet,
@@ -48,7 +47,6 @@ def test_the_tab_is_for_every_operator_that_has_something_to_show():
     modules += (
         ledger_to_parquet,
         limits_to_parquet,
-        parquet_to_iceberg,
         parquet_to_warehouse,
         read_to_parquet,
         statistics_to_parquet,
