@@ -59,9 +59,8 @@ def prune_evaluations(output_path: str, before: datetime, *, keep: Collection[st
         kept_here = kept | {str(run.path) for run in kept_for_comparison(name)}
         for run in runs_in(name):
             path = str(run.path)
-            if run.time >= before.astimezone(UTC) or any(
-                one == path or one.startswith(f"{path}/") for one in kept_here
-            ):
+            is_kept = any(one == path or one.startswith(f"{path}/") for one in kept_here)
+            if is_kept or run.time >= before.astimezone(UTC):
                 continue
             found += 1
             if not dry_run:

@@ -252,8 +252,8 @@ def prune(ledger: Ledger, before: datetime, *, dry_run: bool = False) -> dict[st
     """
     Delete old attempts and tries that are no longer needed.
 
-    Documents on a site, ratings that were sent, and whatever may exist are kept regardless of age; an old rating keeps its
-    key, so that it is not sent again, and loses its session and its request. The ledger remembers
+    Documents on a site, ratings that were sent, and whatever may exist are kept regardless of age; an old rating
+    keeps its key, so that it is not sent again, and loses its session and its request. The ledger remembers
     the time, so that no export replaces the rows of pruned days.
 
     :param before: Timezone-aware.

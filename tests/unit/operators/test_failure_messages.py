@@ -47,6 +47,7 @@ from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantP
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 from tests.task_runs.context import execute_operator
 from tests.task_runs.finals import kind_of
+from tests.unit.lake.nights import FIRST, write_statistics
 from tests.unit.loads.loads import many as rows_of
 from tests.unit.operators.batches import many
 from tests.unit.test_counts_in_texts import problems
