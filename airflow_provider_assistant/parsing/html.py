@@ -39,7 +39,7 @@ a[rel~=next], a[rel~=prev], a[rel~=edit],
 .social-share, .share-buttons, .sharedaddy, .addthis_inline_share_toolbox,
 .comments-area, .comment-list, #disqus_thread, .post-tags, div.tags:has(> a),
 .last-updated, .theme-last-updated, .VPLastUpdated, .git-revision-date-localized-plugin,
-.timestamp, .time-ago, relative-time, time-ago,
+.timestamp, .time-ago,
 [itemprop=comment], [itemprop=upvoteCount], [itemprop=interactionStatistic], [itemprop=aggregateRating],
 [itemprop=dateModified], [itemtype$="/BreadcrumbList"], [itemtype$="/SiteNavigationElement"],
 pre button, .copy-btn, button[aria-label^=Copy],
@@ -75,6 +75,7 @@ _WORD = re.compile(r"\w+")
 _LONGEST_NOTICE = 300
 # After at most five seconds. A page that is shown longer may be loaded again.
 _REDIRECT = re.compile(r"[0-5]?(?:\.\d*)?\s*[;,]\s*url\s*=\s*['\"]?([^'\"\s]+)", re.IGNORECASE)
+_DATE = re.compile(r"(\d{4})-\d\d-(\d\d)")
 # Names of the meta tags with the date, best first.
 _DATES = ("article:modified_time", "dcterms.modified", "last-modified", "article:published_time", "date")
 
@@ -101,20 +102,19 @@ def page(content: bytes, *, encoding: str = "", remove: str = DEFAULT_REMOVE, se
     left_out: Counter[str] = Counter()
     soup = BeautifulSoup(_decoded(content, encoding, notes), "lxml")
     fields = _fields_of_head(soup)
-    body = soup.body or soup
-    _flatten(body)
-    for tag in body.find_all(["script", "style", "title"]):
+    base = _line(soup.base and soup.base.get("href"))
+    _flatten(soup)
+    for tag in soup.find_all(["head", "script", "style", "title"]):
         tag.decompose()
-    _clean_headings(body, left_out)
-    main = _marked_part(soup, body, select, left_out)
+    _clean_headings(soup, left_out)
+    main = _marked_part(soup, select, left_out)
     has_password = main.select_one('input[type="password" i]') is not None
     notice = " ".join(tag.get_text(" ") for tag in main.find_all("noscript"))
     _remove(main, remove, left_out)
-    if main is body:
-        main = _article(body, left_out)
-    _remove_times(main, left_out)
+    if main is soup:
+        main = _article(soup, left_out)
+    _clean_times(main, left_out)
     _replace_codes(main)
-    base = _line(soup.base and soup.base.get("href"))
     for link in main.find_all("a", href=True) if base else ():
         with contextlib.suppress(ValueError):  # such as "http://["
             link["href"] = urljoin(base, _line(link["href"]))
@@ -194,22 +194,25 @@ def _drop(tag: Tag, reason: str, left_out: Counter[str]) -> None:
     tag.decompose()
 
 
-def _flatten(body: Tag) -> None:
-    depths = {id(body): 0}
-    for tag in body.find_all(True):
+def _flatten(whole: Tag) -> None:
+    depths = {id(whole): 0}
+    for tag in whole.find_all(True):
         depths[id(tag)] = depth = depths.get(id(tag.parent), _DEEPEST) + 1
         if depth == _DEEPEST:
             tag.string = tag.get_text(" ")
 
 
-def _clean_headings(body: Tag, left_out: Counter[str]) -> None:
+def _clean_headings(whole: Tag, left_out: Counter[str]) -> None:
     """Make headings of what has their role, and remove the marks and links with which a heading links to itself."""
-    for tag in body.find_all(role="heading"):
+    for tag in whole.find_all(role="heading"):
         level = str(tag.get("aria-level"))
         tag.name = f"h{min(int(level), 6)}" if level.isdecimal() and int(level) else "h2"
-    for title in body.find_all([*_HEADINGS, "summary", "dt"]):
+    for title in whole.find_all([*_HEADINGS, "summary", "dt"]):
         around = [title, *title.find_all(True), *title.find_parents(limit=1)]
         ids = {tag.get(name) for tag in around for name in ("id", "name")}
+        for button in title.find_all("button"):
+            if not _size(button):
+                button.decompose()
         for link in title.find_all("a", href=re.compile("#")):
             address, _, fragment = str(link["href"]).partition("#")
             is_own = unquote(fragment) in ids or not _size(link)
@@ -219,28 +222,28 @@ def _clean_headings(body: Tag, left_out: Counter[str]) -> None:
                 link.unwrap()
 
 
-def _marked_part(soup: BeautifulSoup, body: Tag, select: str, left_out: Counter[str]) -> Tag:
-    """Return the parts that the selector or a landmark names, or the body if there is no landmark."""
-    parts = _outermost(body, select or "main, [role=main]")
+def _marked_part(soup: BeautifulSoup, select: str, left_out: Counter[str]) -> Tag:
+    """Return the parts that the selector or a landmark names, or the whole page if there is no landmark."""
+    parts = _outermost(soup, select or "main, [role=main]")
     if not select and not any(map(_size, parts)):
-        return body
+        return soup
     main = soup.new_tag("div")
     for part in parts:
         main.append(part.extract())
-    left_out[f"outside {select!r}" if select else "outside <main>"] += _size(body)
+    left_out[f"outside {select!r}" if select else "outside <main>"] += _size(soup)
     return main
 
 
-def _article(body: Tag, left_out: Counter[str]) -> Tag:
-    articles = _outermost(body, "article")
-    if len(articles) != 1 or 2 * _size(articles[0]) <= _size(body):
-        return body
-    left_out["outside <article>"] += _size(body) - _size(articles[0])
+def _article(whole: Tag, left_out: Counter[str]) -> Tag:
+    articles = _outermost(whole, "article")
+    if len(articles) != 1 or 2 * _size(articles[0]) <= _size(whole):
+        return whole
+    left_out["outside <article>"] += _size(whole) - _size(articles[0])
     return articles[0]
 
 
-def _outermost(body: Tag, selector: str) -> list[Tag]:
-    return [*body.select(f":is({selector}):not(:is({selector}) *)")]
+def _outermost(whole: Tag, selector: str) -> list[Tag]:
+    return [*whole.select(f":is({selector}):not(:is({selector}) *)")]
 
 
 def _remove(main: Tag, remove: str, left_out: Counter[str]) -> None:
@@ -277,12 +280,20 @@ def _selectors(css: str) -> list[str]:
     return [selector for selector in map(_line, selectors) if selector]
 
 
-def _remove_times(main: Tag, left_out: Counter[str]) -> None:
-    """Remove the lines that are only a time: most of them say when the page was published or built."""
-    for time in main.find_all("time"):
+def _clean_times(main: Tag, left_out: Counter[str]) -> None:
+    """
+    Remove lines that are only a time: most of them say when the page was published or built.
+
+    A time that does not say its day, such as "5 days ago", is another text on each day. Its date is written instead.
+    """
+    for time in main.find_all(["time", "relative-time", "time-ago"]):
         line = time.find_parent([*_HEADINGS, "p", "div", "li", "td", "th", "dt", "dd"])
+        date = _DATE.match(str(time.get("datetime")))
         if line is not None and line.name in {"p", "div"} and line is not main and _size(line) == _size(time):
             _drop(line, "in a line that is only a <time>", left_out)
+        elif date and not {*date.groups()} & {number.zfill(2) for number in re.findall(r"\d+", time.get_text())}:
+            left_out["in a relative <time>, written as its date"] += _size(time)
+            time.string = date[0]
 
 
 def _replace_codes(main: Tag) -> None:

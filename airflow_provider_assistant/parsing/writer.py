@@ -135,7 +135,7 @@ class _Writer(MarkdownConverter):
 
     def convert_pre(self, el: Tag, _: str, parent_tags: set[str]) -> str:
         """Return a fence that is longer than those in the code."""
-        for line in el.find_all(["br", "div", "li", "p", "tr"]):
+        for line in el.find_all(["br", "button", "div", "li", "p", "tr"]):
             if not line.get_text().endswith("\n"):
                 line.append("\n")
         code = el.get_text().strip("\n").rstrip()
@@ -157,12 +157,12 @@ class _Writer(MarkdownConverter):
     convert_address = convert_article = convert_aside = convert_center = convert_details = convert_div
     convert_dd = convert_dl = convert_dt = convert_fieldset = convert_figure = convert_figcaption = convert_div
     convert_footer = convert_form = convert_header = convert_hgroup = convert_legend = convert_main = convert_div
-    convert_nav = convert_section = convert_summary = convert_div
+    convert_nav = convert_option = convert_section = convert_summary = convert_div
 
     def convert_button(self, el: Tag, text: str, parent_tags: set[str]) -> str:
         """Return what opens a panel as a paragraph, and what is in a sentence as it is."""
-        siblings = [*el.previous_siblings, *el.next_siblings]
-        is_in_sentence = any(isinstance(sibling, str) and sibling.strip() for sibling in siblings)
+        beside: tuple[Any, Any] = (el.previous_sibling, el.next_sibling)
+        is_in_sentence = any(isinstance(sibling, str) and sibling.strip() for sibling in beside)
         return text if is_in_sentence else self.convert_div(el, text, parent_tags)
 
     convert_label = convert_button
