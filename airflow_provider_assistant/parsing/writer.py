@@ -47,8 +47,9 @@ def markdown(tree: Tag) -> str:
             mark = "^" if script.name == "sup" else "~"
             script.insert(0, mark)
             script.append(mark)
-    for code in tree.select("code:has(br):not(pre code)"):
-        code.name = "pre"
+    for code in tree.find_all("code"):
+        if code.br is not None and code.find_parent("pre") is None:
+            code.name = "pre"
     for grid in reversed(tree.find_all("table")):
         for caption in grid.find_all("caption"):
             caption.name = "p"

@@ -9,7 +9,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from airflow_provider_assistant.parsing.html import DEFAULT_REMOVE, page
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.parsing.html import DEFAULT_REMOVE, check_selector, page
 from tests import pages
 
 PAGE = """<!doctype html><html lang="en-GB"><head><title>Office hours — Handbook</title>
@@ -189,8 +190,16 @@ def test_users_choose_the_main_part_and_what_is_removed():
     }
     assert text_of(html, select=".unknown") == ""
     assert text_of("<nav>a</nav><p>b</p>", remove="").split() == ["a", "b"]
-    added = DEFAULT_REMOVE + ", .ours"
+    added = DEFAULT_REMOVE + ", /* a, b */ .ours"
     assert text_of("<nav>a</nav><p>b</p><p class=ours>c</p>", remove=added) == "b"
+
+
+@pytest.mark.parametrize("selector", ["p[", "p,", ":has(", "p {}"])
+def test_a_selector_is_checked_before_a_page_is_read(selector):
+    check_selector("", "select")
+    check_selector(DEFAULT_REMOVE, "remove")
+    with pytest.raises(AssistantInputError, match="remove='.*' is not a selector of CSS: "):
+        check_selector(selector, "remove")
 
 
 @pytest.mark.parametrize(
