@@ -101,12 +101,13 @@ def page(content: bytes, *, encoding: str = "", remove: str = DEFAULT_REMOVE, se
 
     notes: list[Note] = []
     left_out: Counter[str] = Counter()
-    soup = BeautifulSoup(_decoded(content, encoding, notes), "lxml")
+    # Text is text: some containers, such as template, would hide theirs.
+    soup = BeautifulSoup(_decoded(content, encoding, notes), "lxml", string_containers={})
     fields = _fields_of_head(soup)
     base = _line(soup.base and soup.base.get("href"))
-    _flatten(soup)
     for tag in soup.find_all(["head", "script", "style", "title"]):
         tag.decompose()
+    _flatten(soup)
     _clean_headings(soup, left_out)
     main = _marked_part(soup, select, left_out)
     has_password = main.find("input", type=re.compile("password", re.IGNORECASE)) is not None
@@ -115,7 +116,7 @@ def page(content: bytes, *, encoding: str = "", remove: str = DEFAULT_REMOVE, se
     if main is soup:
         main = _article(soup, left_out)
     _clean_times(main, left_out)
-    _replace_codes(main)
+    _decode_addresses(main, left_out)
     for link in main.find_all("a", href=True) if base else ():
         with contextlib.suppress(ValueError):  # such as "http://["
             link["href"] = urljoin(base, _line(link["href"]))
@@ -226,6 +227,8 @@ def _clean_headings(whole: Tag, left_out: Counter[str]) -> None:
         level = str(tag.get("aria-level"))
         tag.name = f"h{min(int(level), 6)}" if level.isdecimal() and int(level) else "h2"
     for title in whole.find_all([*_HEADINGS, "summary", "dt"]):
+        if title.parent is None:  # removed
+            continue
         around = [title, *title.find_all(True), *title.find_parents(limit=1)]
         ids = {tag.get(name) for tag in around for name in ("id", "name")}
         for button in title.find_all("button"):
@@ -307,6 +310,8 @@ def _clean_times(main: Tag, left_out: Counter[str]) -> None:
     A time that does not say its day, such as "5 days ago", is another text on each day. Its date is written instead.
     """
     for time in main.find_all(["time", "relative-time", "time-ago"]):
+        if time.parent is None:  # removed
+            continue
         line = time.find_parent([*_HEADINGS, "p", "div", "li", "td", "th", "dt", "dd"])
         date = _DATE.match(str(time.get("datetime")))
         if line is not None and line.name in {"p", "div"} and line is not main and _size(line) == _size(time):
@@ -316,15 +321,13 @@ def _clean_times(main: Tag, left_out: Counter[str]) -> None:
             time.string = date[0]
 
 
-def _replace_codes(main: Tag) -> None:
-    """Replace formulas by their source, and addresses that a script decodes: each response codes them differently."""
-    for formula in main.find_all("math"):
-        if formula.annotation is not None:
-            formula.name = "span"
-            formula.string = _line(formula.annotation.get_text())
+def _decode_addresses(main: Tag, left_out: Counter[str]) -> None:
+    """Write e-mail addresses that a script decodes. Each response of the website codes them differently."""
     for tag in main.find_all(None, {"data-cfemail": True}):
         with contextlib.suppress(ValueError):
             key, *characters = bytes.fromhex(str(tag["data-cfemail"]))
-            tag.string = bytes(character ^ key for character in characters).decode()
+            address = bytes(character ^ key for character in characters).decode()
+            left_out["in an e-mail address, written decoded"] += _size(tag)
+            tag.string = address
     for link in main.find_all("a", href=re.compile("/cdn-cgi/l/email-protection")):
         link.unwrap()

@@ -134,15 +134,17 @@ def test_what_a_reader_sees():
     [(DEFAULT_REMOVE, ""), ("", ""), ("nav, .note, table > tr:has(th)", ""), ("[class]", "p, h2, .unknown")],
 )
 def test_words_in_are_words_out_and_words_left_out(remove, select):
-    for seed in range(40):
-        # Without a date, a time stays as it is.
-        html = pages.generated_page(seed).html.replace("datetime=", "title=")
+    # Without a date, a time stays as it is.
+    htmls = [pages.generated_page(seed).html.replace("datetime=", "title=") for seed in range(40)]
+    htmls += [pages.random_markup(seed) for seed in range(300)]
+    for html in htmls:
         source = SourceText()
         source.feed(html)
+        source.close()
         parsed = page(html.encode(), remove=remove, select=select)
         words_in, words_out = Counter(words(" ".join(source.texts))), words_of_markdown(parsed.text)
-        assert (words_in - words_out).total() == sum(note.count for note in parsed.notes)
-        assert set(words_out - words_in) <= set(words(" ".join(source.descriptions)))
+        assert (words_in - words_out).total() == sum(note.count for note in parsed.notes), html
+        assert set(words_out - words_in) <= set(words(" ".join(source.descriptions))), html
 
 
 # -- the main part ---------------------------------------------------------------------------------
