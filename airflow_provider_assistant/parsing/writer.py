@@ -166,6 +166,11 @@ class _Writer(MarkdownConverter):
     convert_footer = convert_form = convert_header = convert_hgroup = convert_legend = convert_main = convert_div
     convert_nav = convert_option = convert_p = convert_section = convert_summary = convert_div
 
+    def convert_list(self, el: Tag, text: str, parent_tags: set[str]) -> str:
+        return f"{self._base.convert_list(el, text, parent_tags)}\n\n"
+
+    convert_ol = convert_ul = convert_list
+
     def convert_button(self, el: Tag, text: str, parent_tags: set[str]) -> str:
         """Return what opens a panel as a paragraph, and what is in a sentence as it is."""
         beside: tuple[Any, Any] = (el.previous_sibling, el.next_sibling)

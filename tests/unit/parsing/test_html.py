@@ -287,6 +287,9 @@ def test_times(body, text):
         ("<dl><dt>a<dd>b<dd>c</dl><details><summary>d</summary>e</details>", "a\n\nb\n\nc\n\nd\n\ne"),
         ("<p>Press <button>a</button> and <kbd>b</kbd></p><label>c</label><p>d</p>", "Press a and `b`\n\nc\n\nd"),
         ("<div role=heading aria-level=4>a</div><div role=heading aria-level=x>b</div>", "#### a\n\n## b"),
+        # Lists.
+        ("<ul><li>a<ul><li>b</ul>c<li>d</ul>e", "- a\n- b\n\nc\n- d\n\ne"),
+        ("<ol start=3><li>a<li><p>b</p><p>c</p></ol>", "3. a\n4. b\n\nc"),
         # Formulas and shadow trees.
         ("<math><semantics><mi>x</mi><annotation>x^2</annotation></semantics></math>", "x^2"),
         ("<template shadowrootmode=open><p>a</p></template><template>b<template>c</template></template>", "a"),
