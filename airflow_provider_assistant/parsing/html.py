@@ -104,7 +104,7 @@ def page(content: bytes, *, encoding: str = "", remove: str = DEFAULT_REMOVE, se
     # Text is text: some containers, such as template, would hide theirs.
     soup = BeautifulSoup(_decoded(content, encoding, notes), "lxml", string_containers={})
     fields = _fields_of_head(soup)
-    base = _line(soup.base and soup.base.get("href"))
+    base = _one_line(soup.base and soup.base.get("href"))
     for tag in soup.find_all(["head", "script", "style", "title"]):
         tag.decompose()
     _flatten(soup)
@@ -119,8 +119,8 @@ def page(content: bytes, *, encoding: str = "", remove: str = DEFAULT_REMOVE, se
     _decode_addresses(main, left_out)
     for link in main.find_all("a", href=True) if base else ():
         with contextlib.suppress(ValueError):  # such as "http://["
-            link["href"] = urljoin(base, _line(link["href"]))
-    heading = _line(main.h1 and main.h1.get_text())
+            link["href"] = urljoin(base, _one_line(link["href"]))
+    heading = _one_line(main.h1 and main.h1.get_text())
     # Many titles also name the website.
     if heading and heading in fields.get("title", heading):
         fields["title"] = heading
@@ -183,37 +183,37 @@ def _decoded(content: bytes, encoding: str, notes: list[Note]) -> str:
 def _fields_of_head(soup: BeautifulSoup) -> Fields:
     contents: dict[str, str] = {}
     for tag in soup.find_all("meta"):
-        name = _line(tag.get("property") or tag.get("name") or tag.get("http-equiv")).lower()
-        contents.setdefault(name, _line(tag.get("content")))
+        name = _one_line(tag.get("property") or tag.get("name") or tag.get("http-equiv")).lower()
+        contents.setdefault(name, _one_line(tag.get("content")))
     canonical = soup.find("link", rel="canonical")
     redirect = _REDIRECT.match(contents.get("refresh", ""))
     fields = {
-        "title": _line(soup.title and soup.title.get_text()),
+        "title": _one_line(soup.title and soup.title.get_text()),
         "category": contents.get("category") or contents.get("article:section"),
         "date": next((contents[name] for name in _DATES if contents.get(name)), ""),
-        "language": _line(soup.html and (soup.html.get("lang") or soup.html.get("xml:lang"))),
-        "canonical": _line(canonical and canonical.get("href")),
+        "language": _one_line(soup.html and (soup.html.get("lang") or soup.html.get("xml:lang"))),
+        "canonical": _one_line(canonical and canonical.get("href")),
         "robots": ", ".join(contents[name] for name in ("robots", "googlebot") if contents.get(name)),
         "redirect": redirect and redirect[1],
     }
     return {name: value for name, value in fields.items() if value}
 
 
-def _line(value: Any) -> str:
+def _one_line(value: Any) -> str:
     return " ".join(str(value or "").split())
 
 
-def _size(tag: Tag) -> int:
-    """Return the number of words."""
+def _word_count(tag: Tag) -> int:
     return len(_WORD.findall(tag.get_text(" ")))
 
 
 def _drop(tag: Tag, reason: str, left_out: Counter[str]) -> None:
-    left_out[reason] += _size(tag)
+    left_out[reason] += _word_count(tag)
     tag.decompose()
 
 
 def _flatten(whole: Tag) -> None:
+    """Make text of the tags that are nested too deeply."""
     depths = {id(whole): 0}
     for tag in whole.find_all(True):
         depths[id(tag)] = depth = depths.get(id(tag.parent), _DEEPEST) + 1
@@ -232,12 +232,12 @@ def _clean_headings(whole: Tag, left_out: Counter[str]) -> None:
         around = [title, *title.find_all(True), *title.find_parents(limit=1)]
         ids = {tag.get(name) for tag in around for name in ("id", "name")}
         for button in title.find_all("button"):
-            if not _size(button):
+            if not _word_count(button):
                 button.decompose()
         for link in title.find_all("a", href=re.compile("#")):
             address, _, fragment = str(link["href"]).partition("#")
-            is_own = unquote(fragment) in ids or not _size(link)
-            if is_own and _size(link) < _size(title):
+            is_own = unquote(fragment) in ids or not _word_count(link)
+            if is_own and _word_count(link) < _word_count(title):
                 _drop(link, "in the anchor mark of a heading", left_out)
             elif is_own or not address:
                 link.unwrap()
@@ -246,20 +246,20 @@ def _clean_headings(whole: Tag, left_out: Counter[str]) -> None:
 def _marked_part(soup: BeautifulSoup, select: str, left_out: Counter[str]) -> Tag:
     """Return the parts that the selector or a landmark names, or the whole page if there is no landmark."""
     parts = _outermost(soup, select or "main, [role=main]")
-    if not select and not any(map(_size, parts)):
+    if not select and not any(map(_word_count, parts)):
         return soup
     main = soup.new_tag("div")
     for part in parts:
         main.append(part.extract())
-    left_out[f"outside {select!r}" if select else "outside <main>"] += _size(soup)
+    left_out[f"outside {select!r}" if select else "outside <main>"] += _word_count(soup)
     return main
 
 
 def _article(whole: Tag, left_out: Counter[str]) -> Tag:
     articles = _outermost(whole, "article")
-    if len(articles) != 1 or 2 * _size(articles[0]) <= _size(whole):
+    if len(articles) != 1 or 2 * _word_count(articles[0]) <= _word_count(whole):
         return whole
-    left_out["outside <article>"] += _size(whole) - _size(articles[0])
+    left_out["outside <article>"] += _word_count(whole) - _word_count(articles[0])
     return articles[0]
 
 
@@ -300,7 +300,7 @@ def _selectors(css: str) -> list[str]:
             selectors.append("")
         else:
             selectors[-1] += part
-    return [selector for selector in map(_line, selectors) if selector]
+    return [selector for selector in map(_one_line, selectors) if selector]
 
 
 def _clean_times(main: Tag, left_out: Counter[str]) -> None:
@@ -314,10 +314,15 @@ def _clean_times(main: Tag, left_out: Counter[str]) -> None:
             continue
         line = time.find_parent([*_HEADINGS, "p", "div", "li", "td", "th", "dt", "dd"])
         date = _DATE.match(str(time.get("datetime")))
-        if line is not None and line.name in {"p", "div"} and line is not main and _size(line) == _size(time):
+        if (
+            line is not None
+            and line.name in {"p", "div"}
+            and line is not main
+            and _word_count(line) == _word_count(time)
+        ):
             _drop(line, "in a line that is only a <time>", left_out)
         elif date and not {*date.groups()} & {number.zfill(2) for number in re.findall(r"\d+", time.get_text())}:
-            left_out["in a relative <time>, written as its date"] += _size(time)
+            left_out["in a relative <time>, written as its date"] += _word_count(time)
             time.string = date[0]
 
 
@@ -327,7 +332,7 @@ def _decode_addresses(main: Tag, left_out: Counter[str]) -> None:
         with contextlib.suppress(ValueError):
             key, *characters = bytes.fromhex(str(tag["data-cfemail"]))
             address = bytes(character ^ key for character in characters).decode()
-            left_out["in an e-mail address, written decoded"] += _size(tag)
+            left_out["in an e-mail address, written decoded"] += _word_count(tag)
             tag.string = address
     for link in main.find_all("a", href=re.compile("/cdn-cgi/l/email-protection")):
         link.unwrap()
