@@ -21,26 +21,25 @@ from airflow_provider_assistant.parsing.pages import Fields, Note, Page
 if TYPE_CHECKING:
     from bs4 import BeautifulSoup, Tag
 
-# What is not content, as selectors of CSS. Words of a class are complete names, and none is an ordinary word.
+# What is not content, as selectors of CSS. A class that is an ordinary word needs more than its name.
 DEFAULT_REMOVE = """
 nav, search, dialog, noscript, template, svg, canvas, iframe, object, audio, video, map, select, textarea, datalist,
 [role=navigation], [role=search], [role=menu], [role=menubar], [role=toolbar], [role=dialog], [role=alertdialog],
 [role=contentinfo], :is(header, div)[role=banner]:not(:has(h1)),
 :is(body, body > div) > header:not(:has(h1)), :is(body, body > div) > footer, aside:has(a):not(:has(p)),
-#header:not(:has(h1)), #footer, .footer, .site-header, .site-footer, .page-footer, .printfooter,
-#nav, #navigation, .nav, .navbar, .sidenav, .sidebar, #sidebar, .sphinxsidebar, div.related:has(> h3 + ul),
-.topbar, .topnav, .topNav, .subNav, .bottomNav, .skipNav, .skip-link, .skip-to-content, .skip-nav, .back-to-top,
-.breadcrumb, .breadcrumbs, #breadcrumbs, .pagination, .pagination-nav, .prev-next, .prev-next-area,
-.toc, #toc, .table-of-contents, .headerlink, .hash-link, .sl-anchor-link,
-#jump-to-nav, .mw-jump-link, .mw-editsection, #catlinks, .language-switcher,
-.edit-this-page, .theme-edit-this-page, a[href*="/edit/"][href*="//github.com/"],
-a[rel~=next], a[rel~=prev], a[rel~=edit],
+#header:not(:has(h1)), #footer, .footer:not(td, th), .site-header, .site-footer, .page-footer, .printfooter,
+#nav, #navigation, .nav:not(.nav-tabs, .nav-pills), .navbar, .sidenav, #sidebar, .sidebar:has(a):not(:has(p)),
+.sphinxsidebar, div.related:has(> h3 + ul), .topbar, .topnav, .topNav, .subNav, .bottomNav, .skipNav,
+.skip-link, .skip-to-content, .skip-nav, .back-to-top, .breadcrumb, .breadcrumbs, #breadcrumbs,
+.pagination, .pagination-nav, .prev-next, .prev-next-area, .toc, #toc, .table-of-contents,
+.headerlink, .hash-link, .sl-anchor-link, #jump-to-nav, .mw-jump-link, .mw-editsection, #catlinks, .language-switcher,
+.edit-this-page, .theme-edit-this-page,
+a:is([rel~=next], [rel~=prev], [rel~=edit], [href*="/edit/main/"], [href*="/edit/master/"]):not(p *, li *, dd *, td *),
 .cookie-banner, .cookie-consent, .cookie-notice, #cookie-banner, #onetrust-consent-sdk, #CybotCookiebotDialog,
 .related-articles, .related-posts, .recommended-articles, .article-votes, .helpful-count, .star-rating,
 .social-share, .share-buttons, .sharedaddy, .addthis_inline_share_toolbox,
 .comments-area, .comment-list, #disqus_thread, .post-tags, div.tags:has(> a),
-.last-updated, .theme-last-updated, .VPLastUpdated, .git-revision-date-localized-plugin,
-.timestamp, .time-ago,
+.last-updated, .theme-last-updated, .VPLastUpdated, .git-revision-date-localized-plugin, .time-ago,
 [itemprop=comment], [itemprop=upvoteCount], [itemprop=interactionStatistic], [itemprop=aggregateRating],
 [itemprop=dateModified], [itemtype$="/BreadcrumbList"], [itemtype$="/SiteNavigationElement"],
 pre button, .copy-btn, button[aria-label^=Copy],

@@ -211,6 +211,8 @@ def test_a_selector_is_checked_before_a_page_is_read(selector):
         "<form><ul><li>From 9.</li></ul><input type=submit value=Go></form>",
         "<p>Try the <a class=print href=/p>From 9.</a></p>",
         "<section class=related id=comments><h2>Comments</h2><p>From 9.</p></section>",
+        "<p>See <a rel=next href=/n>From 9.</a> or <a href=https://github.com/x/y/edit/main/a.md>edit it</a>.</p>",
+        "<main><aside class=sidebar><h3>Tip</h3><p>From 9.</p></aside><ul class='nav nav-tabs'><li>Linux</ul></main>",
         "<p>Call today: From 9.</p><p>Schritt 2: Hier klicken</p>",
         "<div class=menu><h3>From 9.</h3></div>",
         "<div class=answer hidden>From 9.</div>",
