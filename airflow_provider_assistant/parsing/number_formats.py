@@ -41,7 +41,7 @@ class NumberFormats:
         code_by_id = {str(number): code for number, code in BUILTIN_FORMATS.items()}
         for root in styles:
             for element in root.iterfind("{*}numFmts/{*}numFmt"):
-                code_by_id[element.get("numFmtId", "")] = element.get("formatCode", GENERAL)
+                code_by_id[element.get("numFmtId", "")] = element.get("formatCode") or GENERAL
             for style in root.iterfind("{*}cellXfs/{*}xf"):
                 self._codes.append(code_by_id.get(style.get("numFmtId", ""), GENERAL))
 
@@ -140,9 +140,10 @@ def _formatted(number: float, code: str) -> str:
     elif number == 0 and len(sections) > 2:  # noqa: PLR2004 (the third section)
         section = sections[2]
     places = section.places
-    if "General" in places or "/" in places or "@" in places or "e" in places.lower():
-        pieces = [sign + _general(abs(number))]
-        sign = ""
+    if "General" in places or "@" in places:
+        pieces = [_general(abs(number))]
+    elif "/" in places or "e" in places.lower():
+        return _general(number)
     else:
         pieces = _digits(abs(number), places)
         if not re.search("[1-9]", "".join(pieces)):
@@ -177,7 +178,7 @@ def _digits(number: float, places: str) -> list[str]:
         # One digit for each place but the first, which has the rest: other text may stand between them.
         integer = integer.rjust(slots)
         rest = len(integer) - max(slots - 1, 0)
-        pieces = [integer[:rest], *integer[rest:]]
+        pieces = [integer[:rest].strip(), *integer[rest:]]
     shown = [pieces.pop(0) if place in "0#?" and pieces else "" for place in before]
     if point:
         shown.append("".join(pieces if slots == 0 else []) + (fraction and f".{fraction}"))

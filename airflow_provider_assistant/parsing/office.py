@@ -94,6 +94,11 @@ class Package:
         """
         return self._relations.get(name, {})
 
+    def relations_part(self, name: str) -> bytes:
+        """Return the part with the relations of another one; empty if it has none."""
+        folder, file = posixpath.split(name)
+        return self.parts.get(posixpath.join(folder, "_rels", f"{file}.rels"), b"")
+
     def used(self, name: str, element: Any) -> Relation | None:
         """Return the relation of a part that one of its elements names, if any."""
         for attribute, value in element.attrib.items():

@@ -11,7 +11,7 @@ from typing import Any
 
 from lxml import etree
 
-from airflow_provider_assistant.parsing.child import library_call
+from airflow_provider_assistant.parsing.child import MOST_CHARACTERS, UnreadableFileError, library_call
 from airflow_provider_assistant.parsing.markdown import escaped, heading, link
 from airflow_provider_assistant.parsing.number_formats import NumberFormats
 from airflow_provider_assistant.parsing.office import Package, local_name, text_of
@@ -97,6 +97,7 @@ class _Sheet:
         self._merged: list[tuple[int, int, int, int]] = []
         self._address_by_place: dict[tuple[int, int], str] = {}
         self._has_filter = False
+        self._characters = 0
         self._read(name)
 
     def _read(self, name: str) -> None:
@@ -109,7 +110,7 @@ class _Sheet:
                 return
             kind = local_name(element)
             if kind == "row":
-                self._rows.append(self._row(element))
+                self._add_row(element)
                 # The tree would need ten times the memory of the file.
                 element.clear()
             elif kind == "col" and element.get("hidden") in _ON:
@@ -125,7 +126,7 @@ class _Sheet:
             elif kind == "filterColumn":
                 self._has_filter = True
 
-    def _row(self, element: Any) -> _Row:
+    def _add_row(self, element: Any) -> None:
         # Numbers of rows and cells may be left out.
         previous = self._rows[-1].number if self._rows else 0
         row = _Row(_number(element.get("r"), previous + 1), element.get("hidden") in _ON)
@@ -136,7 +137,11 @@ class _Sheet:
             text = self._text(cell)
             if text.strip():
                 row.texts[column] = text
-        return row
+                self._characters += len(text)
+        # Many cells may refer to one long string.
+        if self._characters > MOST_CHARACTERS:
+            raise UnreadableFileError(f"has a sheet of more than {MOST_CHARACTERS:,} characters")
+        self._rows.append(row)
 
     def _text(self, cell: Any) -> str:
         kind = cell.get("t", "n")
