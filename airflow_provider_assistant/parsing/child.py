@@ -25,13 +25,14 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from airflow_provider_assistant.parsing.pages import Note, Page
 
-# Bytes of a file, and characters of its text.
-LARGEST_FILE, MOST_CHARACTERS = 100_000_000, 10_000_000
+# Bytes of a file, of the members of its archive, and characters of its text.
+LARGEST_FILE, LARGEST_ARCHIVE, MOST_CHARACTERS = 100_000_000, 400_000_000, 10_000_000
+# Members of its archive, and pages.
+MOST_MEMBERS, MOST_PAGES = 10_000, 5_000
 # Of one file: seconds of processor time, and bytes of memory.
 SECONDS, MEMORY = 120, 2 * 2**30
 # On the clock, a file may take this many times as long, because a busy machine does not work on it all the time.
@@ -42,36 +43,26 @@ FILES_PER_PROCESS = 500
 RECURSION_LIMIT = 10_000
 
 
-class Format(NamedTuple):
-    """
-    A kind of file.
-
-    :param module: Module of this package that parses it.
-    :param function: Its function, from bytes and options to a :class:`Page`.
-    :param libraries: Modules of other packages that it imports.
-    """
-
-    module: str
-    function: str
-    libraries: tuple[str, ...]
-
-
-_HTML = Format("html", "page", ("bs4", "lxml", "markdownify", "webencodings"))
-_PDF = Format("pdf", "page", ("pypdf",))
-_SHEETS = Format("sheets", "sheets", ("lxml", "openpyxl"))
-_SLIDES = Format("slides", "slides", ("lxml",))
-_WORD = Format("word", "page", ("bs4", "lxml", "mammoth", "markdownify"))
+# Modules of other packages that a module of this package needs.
+_LIBRARIES = {
+    "html": ("bs4", "lxml", "markdownify", "webencodings"),
+    "pdf": ("pypdf",),
+    "sheets": ("bs4", "lxml", "markdownify", "openpyxl"),
+    "slides": ("bs4", "lxml", "markdownify"),
+    "word": ("bs4", "lxml", "mammoth", "markdownify"),
+}
+# The module whose function ``page`` turns the bytes of a file into a page, by the suffix of the file's name.
 FORMATS = {
-    ".docm": _WORD,
-    ".docx": _WORD,
-    ".htm": _HTML,
-    ".html": _HTML,
-    ".pdf": _PDF,
-    ".pptm": _SLIDES,
-    ".pptx": _SLIDES,
-    ".xhtml": _HTML,
-    ".xlsm": _SHEETS,
-    ".xlsx": _SHEETS,
+    ".docm": "word",
+    ".docx": "word",
+    ".htm": "html",
+    ".html": "html",
+    ".pdf": "pdf",
+    ".pptm": "slides",
+    ".pptx": "slides",
+    ".xhtml": "html",
+    ".xlsm": "sheets",
+    ".xlsx": "sheets",
 }
 
 
@@ -96,13 +87,13 @@ def library_call() -> Iterator[None]:
         yield
     except (MemoryError, RecursionError, UnreadableFileError):
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 (the libraries raise anything)
         raise UnreadableFileError(f"is damaged ({type(error).__name__})") from None
 
 
 def missing_library(kind: str) -> str | None:
     """Return the first library for a suffix that is not installed; None if all are."""
-    for library in FORMATS[kind].libraries:
+    for library in _LIBRARIES[FORMATS[kind]]:
         if importlib.util.find_spec(library) is None:
             return library
     return None
@@ -125,9 +116,7 @@ class ChildParser:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def parse(self, kind: str, content: bytes, **options: Any) -> Page:
@@ -265,9 +254,8 @@ def _answer(kind: str, content: bytes, options: dict[str, Any]) -> dict[str, Any
 
 
 def _parsed(kind: str, content: bytes, options: dict[str, Any]) -> Page:
-    file_format = FORMATS[kind]
-    module = importlib.import_module(f"{__package__}.{file_format.module}")
-    page: Page = getattr(module, file_format.function)(content, **options)
+    module = importlib.import_module(f"{__package__}.{FORMATS[kind]}")
+    page: Page = module.page(content, **options)
     if len(page.text) > MOST_CHARACTERS:
         raise UnreadableFileError(f"has more than {MOST_CHARACTERS:,} characters of text")
     page.text = _plain_text(page.text)

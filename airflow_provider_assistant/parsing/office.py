@@ -1,8 +1,8 @@
 """
-The package that an Office file is: its parts in XML, the relations between them, and the words that stay in them.
+The package that an Office file is: parts in XML, relations between them, and the words that stay in them.
 
-A parser of a format reads parts with :meth:`Package.tree` and names what it leaves out of them. :meth:`Package.page`
-counts the words of all other parts, so that each word of a file is in its text or in its notes.
+A parser reads parts with :meth:`Package.tree` and names what it leaves out of them. :meth:`Package.page` counts the
+words of all other parts, so that each word of a file is in its text or in a note.
 """
 
 from __future__ import annotations
@@ -12,17 +12,22 @@ import posixpath
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from lxml import etree
 
-from airflow_provider_assistant.parsing.child import UnreadableFileError, library_call
+from airflow_provider_assistant.parsing.child import (
+    LARGEST_ARCHIVE,
+    MOST_MEMBERS,
+    UnreadableFileError,
+    library_call,
+)
 from airflow_provider_assistant.parsing.markdown import escaped
 from airflow_provider_assistant.parsing.pages import Note, Page
 
-# Bytes of all members of the archive, and how many there may be.
-LARGEST_ARCHIVE, MOST_MEMBERS = 400_000_000, 10_000
+# Values of attributes that stand for yes.
+ON = frozenset({"1", "on", "true"})
 # The format forbids document type definitions, with which a few bytes of XML become gigabytes.
 _DOCTYPES = tuple("<!DOCTYPE".encode(encoding) for encoding in ("utf-8", "utf-16-le", "utf-16-be"))
 # The first bytes of the formats before 2007, and of the envelope of an encrypted file.
@@ -31,27 +36,22 @@ _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _MARKS = {"br": "\n", "cr": "\n", "den": "/", "p": "\n", "pt": "\n", "si": "\n", "tab": " ", "text": "\n"}
 _HAS_WORDS = re.compile(rb"<(?:\w+:)?(?:t|pt|text)[ />]")
 _WORD = re.compile(r"[^\W_]+")
-# Why the words of a part are not read, and whether that is expected, by the kind of a relation to it.
-_TEMPLATE, _COMMENT = ("in a template", True), ("in a comment", True)
-_UNREAD = {
-    "chart": ("in a chart", False),
-    "chartEx": ("in a chart", False),
-    "comments": _COMMENT,
-    "commentsExtended": _COMMENT,
-    "diagramData": ("in a diagram", False),
-    "drawing": ("in a drawing", False),
-    "footer": ("in a footer", True),
-    "glossaryDocument": _TEMPLATE,
-    "handoutMaster": _TEMPLATE,
-    "header": ("in a header", True),
-    "notesMaster": _TEMPLATE,
-    "notesSlide": ("in the notes of a slide", True),
-    "slideLayout": _TEMPLATE,
-    "slideMaster": _TEMPLATE,
-    "threadedComment": _COMMENT,
+# Why the words of a part are not read, by the kind of a relation to it. Those that are expected come first.
+_EXPECTED = {
+    "comments": "in a comment",
+    "footer": "in a footer",
+    "glossaryDocument": "in a template",
+    "handoutMaster": "in a template",
+    "header": "in a header",
+    "notesMaster": "in a template",
+    "notesSlide": "in the notes of a slide",
+    "slideLayout": "in a template",
+    "slideMaster": "in a template",
+    "threadedComment": "in a comment",
 }
+_UNEXPECTED = {"chart": "in a chart", "chartEx": "in a chart", "diagramData": "in a diagram", "drawing": "in a drawing"}
 # The picture of a diagram has the words of its data.
-_COPIES = frozenset({"diagramDrawing"})
+_COPY = "diagramDrawing"
 
 
 class Relation(NamedTuple):
@@ -70,7 +70,8 @@ class Package:
     """
     An Office file.
 
-    :param content: The file.
+    :ivar parts: Its parts in XML, by name. Pictures have no words.
+    :ivar main: Name of the part in which the file begins.
     :raises UnreadableFileError: It is not an archive, has too many members, is too large, or has a document type
         definition.
     """
@@ -79,58 +80,10 @@ class Package:
         self.parts = _parts(content)
         self._read: set[str] = set()
         self._left_out: Counter[tuple[str, bool]] = Counter()
-        self._relations = {}
-        for name in self.parts:
-            if name.endswith(".rels"):
-                folder, file = posixpath.split(name.removesuffix(".rels"))
-                source = posixpath.join(posixpath.dirname(folder), file)
-                self._relations[source] = self._relations_of(name, posixpath.dirname(folder))
-
-    def relations(self, name: str) -> dict[str, Relation]:
-        """
-        Return the relations of a part, by their id.
-
-        :param name: Empty for those of the file itself.
-        """
-        return self._relations.get(name, {})
-
-    def relations_part(self, name: str) -> bytes:
-        """Return the part with the relations of another one; empty if it has none."""
-        folder, file = posixpath.split(name)
-        return self.parts.get(posixpath.join(folder, "_rels", f"{file}.rels"), b"")
-
-    def used(self, name: str, element: Any) -> Relation | None:
-        """Return the relation of a part that one of its elements names, if any."""
-        for attribute, value in element.attrib.items():
-            # Its prefix is free, and other attributes named "id" have none.
-            if attribute.endswith("}id"):
-                return self.relations(name).get(value)
-        return None
-
-    def related(self, name: str, kind: str) -> list[str]:
-        """Return the names of the parts that a part uses in one way."""
-        return [
-            relation.target
-            for relation in self.relations(name).values()
-            if relation.kind == kind and relation.target in self.parts
-        ]
-
-    @property
-    def main(self) -> str:
-        """
-        Return the name of the part in which the file begins.
-
-        :raises UnreadableFileError: There is none.
-        """
-        names = self.related("", "officeDocument")
-        if not names:
-            raise UnreadableFileError("is damaged: it has no document")
-        return names[0]
-
-    def content(self, name: str) -> bytes:
-        """Return a part. The caller reads its words, or leaves them out."""
-        self._read.add(name)
-        return self.parts[name]
+        mains = self.related("", "officeDocument")
+        if not mains:
+            raise UnreadableFileError("is damaged (it has no document)")
+        self.main = mains[0]
 
     def tree(self, name: str) -> Any:
         """
@@ -138,7 +91,29 @@ class Package:
 
         :raises UnreadableFileError: It is not XML.
         """
-        return _tree(self.content(name))
+        self._read.add(name)
+        return _tree(self.parts[name])
+
+    def relations(self, name: str) -> dict[str, Relation]:
+        """
+        Return the relations of a part, by their id.
+
+        :param name: Empty for those of the file itself.
+        """
+        folder, file = posixpath.split(name)
+        content = self.parts.get(posixpath.join(folder, "_rels", f"{file}.rels"))
+        relations = {}
+        for element in _tree(content) if content else ():
+            target = element.get("Target", "")
+            if element.get("TargetMode") != "External":
+                target = posixpath.normpath(posixpath.join("/", folder, target)).lstrip("/")
+            relations[element.get("Id", "")] = Relation(posixpath.basename(element.get("Type", "")), target)
+        return relations
+
+    def related(self, name: str, kind: str) -> list[str]:
+        """Return the names of the parts that a part uses in one way."""
+        targets = [relation.target for relation in self.relations(name).values() if relation.kind == kind]
+        return [target for target in targets if target in self.parts]
 
     def leave_out(self, text: str, reason: str, *, is_expected: bool = True) -> None:
         """
@@ -149,12 +124,12 @@ class Package:
         self._left_out[reason, is_expected] += len(words(text))
 
     def remove(self, element: Any, reason: str) -> None:
-        """Remove an element from its part and count its words. The text behind it does not exist in these formats."""
+        """Remove an element from its part, and count its words."""
         if element.getparent() is not None:
             self.leave_out(text_of(element), reason)
             element.getparent().remove(element)
 
-    def drawn_text(self, name: str) -> Iterable[str]:
+    def drawn_text(self, name: str) -> Iterator[str]:
         """Yield the paragraphs of the text boxes and diagrams that belong to a part."""
         for part in [*self.related(name, "drawing"), *self.related(name, "diagramData")]:
             for paragraph in self.tree(part).iter("{*}p"):
@@ -166,35 +141,41 @@ class Package:
 
         :param blocks: Its text as blocks of Markdown. Blank ones are left out.
         """
-        text = "\n\n".join(block.strip("\n") for block in blocks if block.strip())
-        embedded = 0
-        kinds = {}
-        for relations in self._relations.values():
-            embedded += sum(relation.kind == "aFChunk" for relation in relations.values())
-            kinds |= {relation.target: relation.kind for relation in relations.values()}
-        for name, kind in kinds.items():
-            content = self.parts.get(name, b"")
-            if name not in self._read and kind not in _COPIES and _HAS_WORDS.search(content):
-                reason, is_expected = _UNREAD.get(kind, (f"in a part that is not read: {kind}", False))
-                self.leave_out(text_of(_tree(content)), reason, is_expected=is_expected)
-        notes = [Note("word", *reason, count) for reason, count in self._left_out.items() if count]
+        page = Page(text="\n\n".join(block.strip("\n") for block in blocks if block.strip()))
+        embedded = self._leave_out_rest()
+        page.notes = [Note("word", *reason, count) for reason, count in self._left_out.items() if count]
         if embedded:
-            notes.append(Note("passage", "is an embedded file", is_expected=False, count=embedded))
-        return Page({"title": self._title()} if self._title() else {}, text, notes)
-
-    def _title(self) -> str:
+            page.notes.append(Note("passage", "is an embedded file", is_expected=False, count=embedded))
         for name in self.related("", "core-properties"):
-            return (_tree(self.parts[name]).findtext("{*}title") or "").strip()
-        return ""
+            title = (_tree(self.parts[name]).findtext("{*}title") or "").strip()
+            if title:
+                page.fields["title"] = title
+        return page
 
-    def _relations_of(self, name: str, folder: str) -> dict[str, Relation]:
-        found = {}
-        for element in _tree(self.parts[name]).iterfind("{*}Relationship"):
-            target = element.get("Target", "")
-            if element.get("TargetMode") != "External":
-                target = posixpath.normpath(posixpath.join("/", folder, target)).lstrip("/")
-            found[element.get("Id", "")] = Relation(posixpath.basename(element.get("Type", "")), target)
-        return found
+    def _leave_out_rest(self) -> int:
+        """Count the words of the parts that were not read. Return the number of embedded files."""
+        embedded = 0
+        kind_by_part = {}
+        for name in self.parts:
+            for relation in self.relations(name).values():
+                kind_by_part[relation.target] = relation.kind
+                embedded += relation.kind == "aFChunk"
+        for name in (self.parts.keys() & kind_by_part.keys()) - self._read:
+            kind = kind_by_part[name]
+            if kind != _COPY and _HAS_WORDS.search(self.parts[name]):
+                reason = _UNEXPECTED.get(kind, f"in an unknown part ({kind})")
+                text = text_of(_tree(self.parts[name]))
+                self.leave_out(text, _EXPECTED.get(kind, reason), is_expected=kind in _EXPECTED)
+        return embedded
+
+
+def relation_of(element: Any, relations: dict[str, Relation]) -> Relation | None:
+    """Return the relation that an element names, if any."""
+    for attribute, value in element.attrib.items():
+        # Other attributes named "id" have no namespace.
+        if attribute.endswith("}id"):
+            return relations.get(value)
+    return None
 
 
 def words(text: str) -> list[str]:
@@ -203,40 +184,25 @@ def words(text: str) -> list[str]:
 
 
 def text_of(element: Any) -> str:
-    """
-    Return the text of some XML.
-
-    Superscripts and subscripts have their marks, and hidden copies of the text are left out.
-    """
+    """Return the text of some XML, with a mark at superscripts, subscripts and fractions."""
     found = []
     for part in element.iter():
-        name = local_name(part)
-        if name in _MARKS:
-            found.append(_MARKS[name])
+        name = etree.QName(part).localname
+        found.append(_MARKS.get(name, ""))
         if name in {"t", "v", "text"}:
             mark = _script_mark(part)
             found.append(f"{mark}{part.text or ''}{mark}")
     return "".join(found)
 
 
-def _script_mark(element: Any) -> str:
-    """Return the mark around the text of a superscript or subscript in a slide or a formula."""
-    run = element.getparent()
-    if run is None:
-        return ""
-    properties = run.find("{*}rPr")
-    baseline = "0" if properties is None else properties.get("baseline", "0")
-    script = local_name(run.getparent()) if run.getparent() is not None else ""
-    if script == "sup" or (baseline.isdigit() and int(baseline)):
+def _script_mark(text: Any) -> str:
+    """Return the mark around a superscript or a subscript of a slide or a formula."""
+    run = text.getparent()
+    around = [etree.QName(ancestor).localname for ancestor in text.iterancestors()][1:2]
+    baseline = next((properties.get("baseline", "") for properties in run.iterfind("{*}rPr")), "")
+    if around == ["sup"] or baseline.strip("0").isdigit():
         return "^"
-    if script == "sub" or baseline.startswith("-"):
-        return "~"
-    return ""
-
-
-def local_name(element: Any) -> str:
-    """Return the name of an element without its namespace."""
-    return etree.QName(element).localname
+    return "~" if around == ["sub"] or baseline.startswith("-") else ""
 
 
 def _tree(content: bytes) -> Any:
@@ -246,7 +212,6 @@ def _tree(content: bytes) -> Any:
 
 
 def _parts(content: bytes) -> dict[str, bytes]:
-    """Return the members of an archive that are XML, by their names. Pictures have no words."""
     if content.startswith(_OLE):
         raise UnreadableFileError("is encrypted, or of a version before 2007")
     parts = {}
@@ -257,7 +222,7 @@ def _parts(content: bytes) -> dict[str, bytes]:
         if sum(member.file_size for member in members) > LARGEST_ARCHIVE:
             raise UnreadableFileError(f"is an archive of more than {LARGEST_ARCHIVE:,} bytes")
         for member in members:
-            if member.filename.lower().endswith((".xml", ".rels")):
+            if member.filename.endswith((".xml", ".rels")):
                 with archive.open(member) as file:
                     # read() with a size unpacks no more than these bytes, whatever the archive holds.
                     part = file.read(member.file_size)

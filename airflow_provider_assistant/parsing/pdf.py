@@ -9,11 +9,11 @@ from typing import Any
 
 import pypdf
 
-from airflow_provider_assistant.parsing.child import UnreadableFileError, library_call
+from airflow_provider_assistant.parsing.child import MOST_PAGES, UnreadableFileError, library_call
 from airflow_provider_assistant.parsing.markdown import escaped, heading
 from airflow_provider_assistant.parsing.pages import Note, Page
 
-MOST_PAGES, MOST_BOOKMARKS = 5_000, 10_000
+MOST_BOOKMARKS = 10_000
 
 
 def page(content: bytes) -> Page:

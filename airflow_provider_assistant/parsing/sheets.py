@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import io
 import re
+from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
-from lxml import etree
-
-from airflow_provider_assistant.parsing.child import MOST_CHARACTERS, UnreadableFileError, library_call
+from airflow_provider_assistant.parsing.child import MOST_CHARACTERS, UnreadableFileError
 from airflow_provider_assistant.parsing.markdown import escaped, heading, link
 from airflow_provider_assistant.parsing.number_formats import NumberFormats
-from airflow_provider_assistant.parsing.office import Package, local_name, text_of
+from airflow_provider_assistant.parsing.office import ON, Package, relation_of, text_of
 from airflow_provider_assistant.parsing.pages import Page
 from airflow_provider_assistant.parsing.writer import table
 
-_ON = frozenset({"1", "true"})
-_BOOLEANS = {"0": "FALSE", "1": "TRUE"}
 _CELL = re.compile(r"\$?([A-Z]{1,3})\$?([0-9]{1,7})")
-_TAGS = ("{*}row", "{*}col", "{*}mergeCell", "{*}hyperlink", "{*}filterColumn")
+_BOOLEANS = {"0": "FALSE", "1": "TRUE"}
 
 
-def sheets(content: bytes) -> Page:
+def page(content: bytes) -> Page:
     """
-    Return an Excel file, with its cells as Excel shows them, but dates and times in ISO format.
-
-    What is hidden is left out.
+    Return an Excel file, with its cells as Excel shows them, but dates in ISO format. What is hidden is left out.
 
     :raises UnreadableFileError: The file is damaged, encrypted or too large.
     """
@@ -38,191 +30,138 @@ def sheets(content: bytes) -> Page:
 
 def _blocks(package: Package) -> Iterator[str]:
     workbook = package.tree(package.main)
-    strings = _shared_strings(package)
-    formats = NumberFormats(
-        [package.tree(name) for name in package.related(package.main, "styles")],
-        starts_in_1904=any(properties.get("date1904") in _ON for properties in workbook.iter("{*}workbookPr")),
-    )
+    values = _Values(package, workbook)
+    relations = package.relations(package.main)
     for reference in workbook.iterfind("{*}sheets/{*}sheet"):
-        relation = package.used(package.main, reference)
-        if relation is None or relation.kind != "worksheet" or relation.target not in package.parts:
-            continue  # a chart, for example
-        sheet = _Sheet(package, relation.target, strings, formats)
-        if reference.get("state", "visible") == "visible":
-            yield heading(reference.get("name", ""), 2)
-            yield table(sheet.shown_rows())
-            yield from package.drawn_text(relation.target)
-        else:
-            sheet.leave_out("on a hidden sheet")
-            for text in package.drawn_text(relation.target):
-                package.leave_out(text, "on a hidden sheet")
+        relation = relation_of(reference, relations)
+        # A sheet may also be a chart.
+        if relation and relation.kind == "worksheet" and relation.target in package.parts:
+            sheet = _Sheet(package, relation.target)
+            if reference.get("state", "visible") == "visible":
+                yield heading(reference.get("name", ""), 2)
+                yield table(sheet.rows(values))
+                yield from package.drawn_text(relation.target)
+            else:
+                sheet.address_by_place.clear()
+                blocks = [table(sheet.rows(values)), *package.drawn_text(relation.target)]
+                package.leave_out("\n".join(blocks), "on a hidden sheet")
 
 
-def _shared_strings(package: Package) -> list[str]:
-    strings = []
-    for name in package.related(package.main, "sharedStrings"):
-        for string in package.tree(name).iterfind("{*}si"):
-            strings.append(_string(string))
-    return strings
+class _Values:
+    """Knows what cells show: strings are in another part than their cells, and so are the formats of numbers."""
 
+    def __init__(self, package: Package, workbook: Any) -> None:
+        self._strings: list[str] = []
+        for name in package.related(package.main, "sharedStrings"):
+            self._strings += map(_string, package.tree(name).iterfind("{*}si"))
+        styles = [package.tree(name) for name in package.related(package.main, "styles")]
+        properties = workbook.find("{*}workbookPr")
+        starts_in_1904 = properties is not None and properties.get("date1904") in ON
+        self._formats = NumberFormats(styles, starts_in_1904=starts_in_1904)
 
-def _string(element: Any) -> str:
-    # Reading aids above the words, which repeat them.
-    for aid in element.findall("{*}rPh"):
-        element.remove(aid)
-    return text_of(element)
-
-
-@dataclass
-class _Row:
-    """A row. Its texts are by column, and both numbers begin at 1."""
-
-    number: int
-    is_hidden: bool
-    texts: dict[int, str] = field(default_factory=dict)
+    def text(self, cell: Any) -> str:
+        kind = cell.get("t", "n")
+        value = cell.findtext("{*}v") or ""
+        if kind == "s":
+            number = _number(value, len(self._strings))
+            return self._strings[number] if number < len(self._strings) else ""
+        if kind == "inlineStr":
+            return "".join(map(_string, cell.iterfind("{*}is")))
+        if kind == "b":
+            return _BOOLEANS.get(value, value)
+        return self._formats.shown(value, _number(cell.get("s"), 0)) if kind == "n" else value
 
 
 class _Sheet:
     """
-    A sheet, as it is shown.
+    A sheet.
 
-    :param name: Name of the part.
-    :param strings: The strings to which cells refer.
+    :ivar address_by_place: Addresses of links, by row and column, which begin at 1.
     """
 
-    def __init__(self, package: Package, name: str, strings: list[str], formats: NumberFormats) -> None:
-        self._package, self._strings, self._formats = package, strings, formats
-        self._rows: list[_Row] = []
-        self._hidden_columns: list[range] = []
-        self._merged: list[tuple[int, int, int, int]] = []
-        self._address_by_place: dict[tuple[int, int], str] = {}
-        self._has_filter = False
-        self._characters = 0
-        self._read(name)
+    def __init__(self, package: Package, name: str) -> None:
+        self._package, self._root = package, package.tree(name)
+        columns = [column for column in self._root.iter("{*}col") if column.get("hidden") in ON]
+        self._hidden_columns = [
+            range(_number(column.get("min"), 0), _number(column.get("max"), 0) + 1) for column in columns
+        ]
+        self._has_filter = next(self._root.iter("{*}filterColumn"), None) is not None
+        relations = package.relations(name)
+        self.address_by_place: dict[tuple[int, int], str] = {}
+        for element in self._root.iter("{*}hyperlink"):
+            relation = relation_of(element, relations)
+            for place in _places(element.get("ref"))[:1]:
+                self.address_by_place[place] = relation.target if relation else ""
 
-    def _read(self, name: str) -> None:
-        content = io.BytesIO(self._package.content(name))
-        elements = etree.iterparse(content, tag=_TAGS, resolve_entities=False, no_network=True, remove_comments=True)
-        while True:
-            with library_call():
-                _, element = next(elements, (None, None))
-            if element is None:
-                return
-            kind = local_name(element)
-            if kind == "row":
-                self._add_row(element)
-                # The tree would need ten times the memory of the file.
-                element.clear()
-            elif kind == "col" and element.get("hidden") in _ON:
-                self._hidden_columns.append(range(_number(element.get("min")), _number(element.get("max")) + 1))
-            elif kind == "mergeCell":
-                corners = _places(element.get("ref"))
-                if len(corners) == 2:  # noqa: PLR2004 (the first and the last cell)
-                    self._merged.append((*corners[0], *corners[1]))
-            elif kind == "hyperlink":
-                relation = self._package.used(name, element)
-                for place in _places(element.get("ref"))[:1]:
-                    self._address_by_place[place] = relation.target if relation else ""
-            elif kind == "filterColumn":
-                self._has_filter = True
-
-    def _add_row(self, element: Any) -> None:
-        # Numbers of rows and cells may be left out.
-        previous = self._rows[-1].number if self._rows else 0
-        row = _Row(_number(element.get("r"), previous + 1), element.get("hidden") in _ON)
-        column = 0
-        for cell in element.iterfind("{*}c"):
-            places = _places(cell.get("r"))
-            column = places[0][1] if places else column + 1
-            text = self._text(cell)
-            if text.strip():
-                row.texts[column] = text
-                self._characters += len(text)
-        # Many cells may refer to one long string.
-        if self._characters > MOST_CHARACTERS:
-            raise UnreadableFileError(f"has a sheet of more than {MOST_CHARACTERS:,} characters")
-        self._rows.append(row)
-
-    def _text(self, cell: Any) -> str:
-        kind = cell.get("t", "n")
-        if kind == "inlineStr":
-            return "".join(_string(string) for string in cell.iterfind("{*}is"))
-        value = cell.findtext("{*}v") or ""
-        if kind == "s":
-            number = _number(value, -1)
-            return self._strings[number] if 0 <= number < len(self._strings) else ""
-        if kind == "b":
-            return _BOOLEANS.get(value, value)
-        if kind == "n":
-            shown = self._formats.shown(value, _number(cell.get("s")))
-            if value and not shown:
-                self._package.leave_out(value, "in a cell whose format hides numbers")
-            return shown
-        return value
-
-    def leave_out(self, reason: str) -> None:
-        """Count the words of the sheet."""
-        for row in self._rows:
-            self._leave_out(row, reason)
-
-    def _leave_out(self, row: _Row, reason: str, *, is_expected: bool = True) -> None:
-        self._package.leave_out("\n".join(row.texts.values()), reason, is_expected=is_expected)
-
-    def shown_rows(self) -> list[list[str]]:
-        """Return the rows without what is hidden, without blank columns, and with the addresses of links."""
+    def rows(self, values: _Values) -> list[list[str]]:
+        """Return the rows that are shown, without blank columns."""
         covered = self._covered_columns()
-        shown = []
-        for row in self._rows:
-            if not row.is_hidden:
-                shown.append(self._shown_texts(row, covered.get(row.number, [])))
-            elif self._has_filter:
-                # Somebody may have forgotten to clear the filter.
-                self._leave_out(row, "in a row that a filter hides", is_expected=False)
-            else:
-                self._leave_out(row, "in a hidden row")
-        columns = sorted(set().union(*shown))
-        return [[texts.get(column, "") for column in columns] for texts in shown]
+        rows: list[dict[int, str]] = []
+        characters = number = 0
+        for row in self._root.iterfind("{*}sheetData/{*}row"):
+            # Numbers may be left out.
+            number = _number(row.get("r"), number + 1)
+            column = 0
+            texts = {}
+            for cell in row.iterfind("{*}c"):
+                column = next((place[1] for place in _places(cell.get("r"))), column + 1)
+                text = values.text(cell)
+                characters += len(text)
+                if not text:
+                    self._package.leave_out(cell.findtext("{*}v") or "", "in a cell whose format shows nothing")
+                elif any(column in columns for columns in covered[number]):
+                    self._package.leave_out(text, "behind a merged cell")
+                elif self._is_shown(row, column, text):
+                    address = self.address_by_place.get((number, column))
+                    texts[column] = link(escaped(text), address) if address else escaped(text)
+            # Many cells may show one long string.
+            if characters > MOST_CHARACTERS:
+                raise UnreadableFileError(f"has more than {MOST_CHARACTERS:,} characters of text")
+            rows.append(texts)
+        columns = sorted(set().union(*rows))
+        return [[texts.get(column, "") for column in columns] for texts in rows]
+
+    def _is_shown(self, row: Any, column: int, text: str) -> bool:
+        """Return whether a cell is shown, and count the words of one that is hidden."""
+        if row.get("hidden") in ON and self._has_filter:
+            # Somebody may have forgotten to clear the filter.
+            self._package.leave_out(text, "in a row that a filter hides", is_expected=False)
+        elif row.get("hidden") in ON:
+            self._package.leave_out(text, "in a hidden row")
+        elif any(column in columns for columns in self._hidden_columns):
+            self._package.leave_out(text, "in a hidden column")
+        else:
+            return bool(text.strip())
+        return False
 
     def _covered_columns(self) -> dict[int, list[range]]:
-        """Return which columns are behind a merged cell, by row."""
-        numbers = {row.number for row in self._rows}
-        covered: dict[int, list[range]] = {}
-        for first_row, first_column, last_row, last_column in self._merged:
-            for number in range(first_row, last_row + 1):
-                if number in numbers:
-                    # The cell has the text of its first one.
-                    start = first_column + (number == first_row)
-                    covered.setdefault(number, []).append(range(start, last_column + 1))
+        """Return the columns behind merged cells, by row. The first cell has the text that is shown."""
+        covered = defaultdict(list)
+        for element in self._root.iter("{*}mergeCell"):
+            places = _places(element.get("ref"))
+            for (first_row, first), (last_row, last) in zip(places[:1], places[1:], strict=False):
+                for number in range(first_row, last_row + 1):
+                    covered[number].append(range(first + (number == first_row), last + 1))
         return covered
 
-    def _shown_texts(self, row: _Row, covered: list[range]) -> dict[int, str]:
-        shown = {}
-        for column, text in row.texts.items():
-            if any(column in columns for columns in self._hidden_columns):
-                self._package.leave_out(text, "in a hidden column")
-            elif any(column in columns for columns in covered):
-                self._package.leave_out(text, "behind a merged cell")
-            else:
-                shown[column] = escaped(text)
-                address = self._address_by_place.get((row.number, column))
-                if address:
-                    shown[column] = link(shown[column], address)
-        return shown
+
+def _string(element: Any) -> str:
+    # Reading aids above the words repeat them.
+    for aid in element.findall("{*}rPh"):
+        element.remove(aid)
+    return text_of(element).strip("\n")
 
 
 def _places(reference: str | None) -> list[tuple[int, int]]:
     """Return row and column of each cell in a reference such as ``A1:B2``."""
-    return [(int(row), _column(letters)) for letters, row in _CELL.findall(reference or "")]
+    places = []
+    for letters, row in _CELL.findall(reference or ""):
+        column = 0
+        for letter in letters:
+            column = 26 * column + ord(letter) - ord("A") + 1
+        places.append((int(row), column))
+    return places
 
 
-@lru_cache(maxsize=20_000)
-def _column(letters: str) -> int:
-    number = 0
-    for letter in letters:
-        number = 26 * number + ord(letter) - ord("A") + 1
-    return number
-
-
-def _number(text: str | None, default: int = 0) -> int:
-    """Return a number of the file, or the default if it is damaged."""
-    return int(text) if text and text.isascii() and text.isdecimal() and len(text) < 10 else default  # noqa: PLR2004
+def _number(text: str | None, default: int) -> int:
+    return int(text) if text and re.fullmatch("[0-9]{1,9}", text) else default

@@ -6,19 +6,18 @@ from collections.abc import Iterator
 from typing import Any
 
 from airflow_provider_assistant.parsing.markdown import escaped, heading
-from airflow_provider_assistant.parsing.office import Package, text_of
+from airflow_provider_assistant.parsing.office import ON, Package, relation_of, text_of
 from airflow_provider_assistant.parsing.pages import Page
 from airflow_provider_assistant.parsing.writer import table
 
 _TITLES = frozenset({"title", "ctrTitle"})
 # Date, footer, header and number: they repeat on every slide, or change from day to day.
 _REPEATED = frozenset({"dt", "ftr", "hdr", "sldNum"})
-_ON = frozenset({"1", "true"})
 
 
-def slides(content: bytes) -> Page:
+def page(content: bytes) -> Page:
     """
-    Return a PowerPoint file. Hidden slides, notes, footers and slide numbers are left out.
+    Return a PowerPoint file. Hidden slides and shapes, notes, footers and slide numbers are left out.
 
     :raises UnreadableFileError: The file is damaged, encrypted or too large.
     """
@@ -27,60 +26,48 @@ def slides(content: bytes) -> Page:
 
 
 def _blocks(package: Package) -> Iterator[str]:
+    relations = package.relations(package.main)
     for reference in package.tree(package.main).iter("{*}sldId"):
-        relation = package.used(package.main, reference)
+        relation = relation_of(reference, relations)
         if relation and relation.target in package.parts:
-            yield from _slide(package, relation.target)
+            slide = package.tree(relation.target)
+            blocks = [*_shapes(package, slide), *package.drawn_text(relation.target)]
+            if slide.get("show") in {"0", "false"}:
+                package.leave_out("\n".join(blocks), "on a hidden slide")
+            else:
+                yield from blocks
 
 
-def _slide(package: Package, name: str) -> Iterator[str]:
-    slide = package.tree(name)
-    if slide.get("show") in {"0", "false"}:
-        package.leave_out(text_of(slide), "on a hidden slide")
-        for text in package.drawn_text(name):
-            package.leave_out(text, "on a hidden slide")
-        return
-    _remove_unshown(package, slide)
-    title = ""
-    blocks = []
-    for text_body in slide.iter("{*}txBody", "{*}tbl"):
-        if next(text_body.iterancestors("{*}tbl"), None) is not None:
-            continue  # a cell of a table
-        if text_body.tag.endswith("}tbl"):
-            blocks.append(table([_cells(package, row) for row in text_body.iter("{*}tr")]))
-        elif not title and _placeholder(text_body.getparent()) in _TITLES:
-            title = text_of(text_body)
-        else:
-            blocks.append(escaped(text_of(text_body).strip()))
-    yield heading(title, 2)
-    yield from blocks
-    yield from package.drawn_text(name)
-
-
-def _remove_unshown(package: Package, slide: Any) -> None:
+def _shapes(package: Package, slide: Any) -> Iterator[str]:
     # Older programs read this copy.
     for fallback in list(slide.iter("{*}Fallback")):
         fallback.getparent().remove(fallback)
     for shape in list(slide.iter("{*}sp", "{*}grpSp", "{*}graphicFrame")):
-        if any(properties.get("hidden") in _ON for properties in shape.iterfind("*/{*}cNvPr")):
+        if any(properties.get("hidden") in ON for properties in shape.iterfind("*/{*}cNvPr")):
             package.remove(shape, "in a hidden shape")
         elif _placeholder(shape) in _REPEATED:
             package.remove(shape, "in the footer of a slide")
+    found = slide.iter("{*}txBody", "{*}tbl")
+    bodies = [body for body in found if next(body.iterancestors("{*}tbl"), None) is None]
+    title = next((body for body in bodies if _placeholder(body.getparent()) in _TITLES), None)
+    yield heading("" if title is None else text_of(title), 2)
+    for body in bodies:
+        if body.tag.endswith("}tbl"):
+            yield table([_cells(package, row) for row in body.iterfind("{*}tr")])
+        elif body is not title:
+            yield escaped(text_of(body).strip())
 
 
-def _placeholder(shape: Any) -> str | None:
-    for placeholder in shape.iterfind("*/{*}nvPr/{*}ph"):
-        kind: str | None = placeholder.get("type")
-        return kind
-    return None
+def _placeholder(shape: Any) -> str:
+    return next((found.get("type", "") for found in shape.iterfind("*/{*}nvPr/{*}ph")), "")
 
 
 def _cells(package: Package, row: Any) -> list[str]:
     cells = []
     for cell in row.iterfind("{*}tc"):
-        text = escaped(text_of(cell))
-        if cell.get("hMerge") in _ON or cell.get("vMerge") in _ON:
+        text = text_of(cell)
+        if cell.get("hMerge") in ON or cell.get("vMerge") in ON:
             package.leave_out(text, "behind a merged cell")
             text = ""
-        cells.append(text)
+        cells.append(escaped(text))
     return cells

@@ -15,34 +15,31 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 import mammoth
-from bs4 import BeautifulSoup
+from bs4 import BeautifulSoup, Tag
 from lxml import etree
 
 from airflow_provider_assistant.parsing import writer
 from airflow_provider_assistant.parsing.child import library_call
-from airflow_provider_assistant.parsing.office import Package, text_of, words
+from airflow_provider_assistant.parsing.office import ON, Package, text_of, words
 from airflow_provider_assistant.parsing.pages import Page
 
 _HEADING = re.compile(r"title|heading ([1-9])", re.IGNORECASE)
-_ON = frozenset({None, "1", "on", "true"})
 # Elements whose content mammoth reads only without them.
-_UNWRAPPED = ("bdo", "customXml", "dir", "fldSimple", "moveTo", "oMathPara", "ruby", "rubyBase")
+_UNWRAPPED = ("{*}bdo", "{*}customXml", "{*}dir", "{*}fldSimple", "{*}moveTo", "{*}oMathPara", "{*}ruby", "{*}rubyBase")
 # Elements whose words are not content, and where these words are.
-_REMOVED = {"moveFrom": "at a place from which text was moved", "rt": "in a reading aid"}
-# Elements without words: pictures, which may be missing in a file, and places where a word may be divided.
-_WORDLESS = ("blip", "imagedata", "softHyphen")
+_REMOVED = {"{*}moveFrom": "at a place from which text was moved", "{*}rt": "in a reading aid"}
+# Elements without words: pictures, which a file may lack, and places where a word may be divided.
+_WORDLESS = ("{*}blip", "{*}imagedata", "{*}softHyphen")
+_DRAWINGS = ("{*}drawing", "{*}pict", "{*}object")
 # Tags within a paragraph, and other tags.
 _INLINE, _TAG = re.compile(r"</?(?:a|em|s|span|strong|sub|sup)\b[^>]*>"), re.compile(r"<[^>]*>")
-# A title is not bold, and links within the file lead nowhere.
-_UNWRAPPED_TAGS = 'strong, em, s, sup:has(> a[href^="#"]), a[href^="#"], a:not([href])'
-_REMOVED_TAGS = 'img, a[href^="#footnote-ref"], a[href^="#endnote-ref"]'
 
 
 class _Style(NamedTuple):
-    """What a style of paragraphs or characters says, itself or by a style on which it is based."""
+    """What a style says, or else the one on which it is based."""
 
-    is_hidden: bool
-    is_contents: bool
+    is_hidden: bool = False
+    is_contents: bool = False
 
 
 def page(content: bytes) -> Page:
@@ -54,22 +51,22 @@ def page(content: bytes) -> Page:
     :raises UnreadableFileError: The file is damaged, encrypted or too large.
     """
     package = Package(content)
-    name_by_kind = {"document": package.main}
-    for kind in ("styles", "numbering", "footnotes", "endnotes"):
-        for name in package.related(package.main, kind):
-            name_by_kind[kind] = name
-    root_by_kind = {kind: package.tree(name) for kind, name in name_by_kind.items()}
-    styles = _read_styles(root_by_kind["styles"]) if "styles" in root_by_kind else {}
-    bodies = [root_by_kind[kind] for kind in ("document", "footnotes", "endnotes") if kind in root_by_kind]
-    for body in bodies:
-        _remove_unshown(package, body, styles)
-        _simplify(body)
-    # mammoth finds parts of these names.
-    files = {f"word/{kind}.xml": etree.tostring(root) for kind, root in root_by_kind.items()}
-    for kind, name in name_by_kind.items():
-        files[f"word/_rels/{kind}.xml.rels"] = package.relations_part(name)
-    converted = _converted(files)
-    lost = Counter(words("\n".join(map(text_of, bodies)))) - Counter(words(_text_of_html(converted)))
+    roots = {}
+    styles: dict[str | None, _Style] = {}
+    for name in package.related(package.main, "styles"):
+        roots[name] = package.tree(name)
+        styles = _read_styles(roots[name])
+    for name in package.related(package.main, "numbering"):
+        roots[name] = package.tree(name)
+    bodies = []
+    for name in [package.main, *package.related(package.main, "footnotes"), *package.related(package.main, "endnotes")]:
+        roots[name] = package.tree(name)
+        bodies.append(roots[name])
+        _remove_unshown(package, roots[name], styles)
+        _simplify(roots[name])
+    converted = _converted(package, roots)
+    found = html.unescape(_TAG.sub(" ", _INLINE.sub("", converted)))
+    lost = Counter(words("\n".join(map(text_of, bodies)))) - Counter(words(found))
     package.leave_out(" ".join(lost.elements()), "in an unknown element", is_expected=False)
     soup = BeautifulSoup(converted, "lxml")
     _clean(soup)
@@ -78,50 +75,44 @@ def page(content: bytes) -> Page:
 
 def _read_styles(root: Any) -> dict[str | None, _Style]:
     """Return the styles by their ids. Styles that are based on a heading get its name, which mammoth knows."""
-    elements = {_value(style, "styleId"): style for style in root.iterfind("{*}style")}
-    return {style_id: _read_style(style_id, elements) for style_id in elements}
-
-
-def _read_style(style_id: str | None, elements: dict[str | None, Any]) -> _Style:
-    style = elements[style_id]
-    bases = []
-    # Styles of a damaged file may be based on each other.
-    while style_id in elements and elements[style_id] not in bases:
-        bases.append(elements[style_id])
-        style_id = _value_of(bases[-1], "basedOn")
-    names = [_value_of(base, "name") or "" for base in bases]
-    headings = [found for found in map(_HEADING.fullmatch, names) if found]
-    if headings:
-        # The style "Title" has no number.
-        level = min(int(headings[0][1] or 1), 6)
-        for name in style.iterfind("{*}name"):
-            name.set(_beside(name, "val"), f"heading {level}")
-    if _value(style, "type") is None:
-        style.set(_beside(style, "type"), "paragraph")
-    hidden = [_vanishes(base) for base in bases]
-    return _Style(
-        is_hidden=next((vanishes for vanishes in hidden if vanishes is not None), False),
-        is_contents=any(name.lower().startswith("toc ") for name in names),
-    )
+    style_by_id = {_value(style, "styleId"): style for style in root.iterfind("{*}style")}
+    read = {}
+    for style_id, style in style_by_id.items():
+        # mammoth needs both.
+        style.set(_beside(style, "type"), _value(style, "type") or "paragraph")
+        style.set(_beside(style, "styleId"), style_id or "")
+        chain: list[Any] = []
+        base = style_id
+        # Styles of a damaged file may be based on each other.
+        while base in style_by_id and style_by_id[base] not in chain:
+            chain.append(style_by_id[base])
+            base = _value_of(chain[-1], "basedOn")
+        names = [_value_of(each, "name") or "" for each in chain]
+        headings = [found for found in map(_HEADING.fullmatch, names) if found]
+        for name in style.iterfind("{*}name") if headings else ():
+            # The style "Title" has no number.
+            name.set(_beside(name, "val"), f"heading {min(int(headings[0][1] or 1), 6)}")
+        hidden = [vanishes for vanishes in map(_vanishes, chain) if vanishes is not None]
+        read[style_id] = _Style(True in hidden[:1], any(name.lower().startswith("toc ") for name in names))
+    return read
 
 
 def _remove_unshown(package: Package, body: Any, styles: dict[str | None, _Style]) -> None:
     for alternatives in list(body.iter("{*}AlternateContent")):
         # They have the same text, for programs of different ages.
         choices = [*alternatives.iterfind("{*}Choice"), *alternatives.iterfind("{*}Fallback")]
-        with_text = [choice for choice in choices if text_of(choice).strip()]
-        _replace(alternatives, [part for choice in with_text[:1] for part in choice])
+        choice = next((choice for choice in choices if text_of(choice).strip()), ())
+        _replace(alternatives, list(choice))
     for tag, reason in _REMOVED.items():
-        for element in list(body.iter(f"{{*}}{tag}")):
+        for element in list(body.iter(tag)):
             package.remove(element, reason)
-    no_style = _Style(is_hidden=False, is_contents=False)
     for paragraph in list(body.iter("{*}p")):
-        style = styles.get(_value_of(paragraph, "pPr/{*}pStyle"), no_style)
+        style = styles.get(_value_of(paragraph, "pPr/{*}pStyle"), _Style())
         if style.is_contents:
             package.remove(paragraph, "in the table of contents")
             continue
         for run in list(paragraph.iter("{*}r")):
-            run_style = styles.get(_value_of(run, "rPr/{*}rStyle"), no_style)
+            run_style = styles.get(_value_of(run, "rPr/{*}rStyle"), _Style())
             vanishes = _vanishes(run)
             if vanishes or (vanishes is None and (style.is_hidden or run_style.is_hidden)):
                 package.remove(run, "in hidden text")
@@ -129,59 +120,66 @@ def _remove_unshown(package: Package, body: Any, styles: dict[str | None, _Style
 
 def _simplify(body: Any) -> None:
     """Replace what mammoth does not read."""
-    for element in list(body.iter(*[f"{{*}}{tag}" for tag in _WORDLESS])):
+    for element in list(body.iter(*_WORDLESS)):
         element.getparent().remove(element)
-    for drawing in list(body.iter("{*}drawing", "{*}pict", "{*}object")):
-        boxes = [box for box in drawing.iter("{*}txbxContent") if _is_outermost(box, drawing)]
+    for drawing in list(body.iter(*_DRAWINGS)):
+        boxes = [box for box in drawing.iter("{*}txbxContent") if next(box.iterancestors(*_DRAWINGS)) is drawing]
         if boxes:
             picture = etree.Element(_beside(boxes[0], "pict"))
             picture.extend(boxes)
             _replace(drawing, [picture])
     for formula in list(body.iter("{*}oMath")):
-        paragraph = next(formula.iterancestors("{*}p"), None)
-        if paragraph is not None:
+        for paragraph in list(formula.iterancestors("{*}p"))[:1]:
             run = etree.Element(_beside(paragraph, "r"))
             etree.SubElement(run, _beside(paragraph, "t")).text = text_of(formula)
             _replace(formula, [run])
-    for element in list(body.iter(*[f"{{*}}{tag}" for tag in _UNWRAPPED])):
+    for element in list(body.iter(*_UNWRAPPED)):
         _replace(element, list(element))
 
 
-def _is_outermost(box: Any, drawing: Any) -> bool:
-    outer = next(box.iterancestors("{*}txbxContent", "{*}drawing", "{*}pict", "{*}object"), None)
-    return outer is drawing
-
-
-def _converted(files: dict[str, bytes]) -> str:
+def _converted(package: Package, roots: dict[str, Any]) -> str:
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as target:
-        for name, content in files.items():
-            if content:
+        for name, content in package.parts.items():
+            if name in roots:
+                target.writestr(name, etree.tostring(roots[name]))
+            elif name.endswith(".rels"):
                 target.writestr(name, content)
     archive.seek(0)
     with library_call():
         return str(mammoth.convert_to_html(archive).value)
 
 
-def _text_of_html(text: str) -> str:
-    return html.unescape(_TAG.sub(" ", _INLINE.sub("", text)))
-
-
 def _clean(soup: BeautifulSoup) -> None:
-    for tag in soup.select(_REMOVED_TAGS):
-        tag.decompose()
-    for tag in soup.select(_UNWRAPPED_TAGS):
+    for tag in soup.find_all(["em", "img", "s", "strong"]):
+        # A title is not bold. Pictures have no words.
         tag.unwrap()
-    for inner_table in soup.select("table table"):
-        # Markdown has no tables in tables.
-        for cell in inner_table.select("td, th"):
-            cell.insert_after(" ")
-            cell.name = "span"
-        inner_table.name = "div"
-    for header in soup.select("table > tr:first-child > td, table > tbody > tr:first-child > td"):
-        header.name = "th"
+    for link in soup.find_all("a"):
+        address = str(link.get("href", ""))
+        if address.startswith(("#footnote-ref", "#endnote-ref")):
+            link.decompose()
+        elif address.startswith("#") or not address:
+            # It leads nowhere outside the file. The mark of a note is in brackets.
+            if link.parent is not None and link.parent.name == "sup":
+                link.parent.unwrap()
+            link.unwrap()
+    for table in soup.find_all("table"):
+        if table.find_parent("table") is not None:
+            _flatten(table)
+            continue
+        header = table.find("tr")
+        for cell in header.find_all("td", recursive=False) if header else []:
+            cell.name = "th"
     # Neighbouring texts become one: a mark may be in two of them.
     soup.smooth()
+
+
+def _flatten(table: Tag) -> None:
+    """Turn a table in a cell into words: Markdown has no tables in tables."""
+    for cell in table.find_all(["td", "th"]):
+        cell.insert_after(" ")
+        cell.name = "span"
+    table.name = "div"
 
 
 def _replace(element: Any, others: list[Any]) -> None:
@@ -194,7 +192,7 @@ def _replace(element: Any, others: list[Any]) -> None:
 def _vanishes(element: Any) -> bool | None:
     """Return whether a run or a style says that its text is hidden; None if it says nothing."""
     vanish = element.find("{*}rPr/{*}vanish")
-    return None if vanish is None else _value(vanish, "val") in _ON
+    return None if vanish is None else (_value(vanish, "val") or "1") in ON
 
 
 def _value_of(element: Any, path: str) -> str | None:
