@@ -30,6 +30,8 @@ _UNWRAPPED = ("{*}bdo", "{*}customXml", "{*}dir", "{*}fldSimple", "{*}moveTo", "
 _REMOVED = {"{*}moveFrom": "at a place from which text was moved", "{*}rt": "in a reading aid"}
 # Elements without words: pictures, which a file may lack, and places where a word may be divided.
 _WORDLESS = ("{*}blip", "{*}imagedata", "{*}softHyphen")
+# Other line breaks and blanks.
+_RENAMED = {"{*}cr": "br", "{*}ptab": "tab"}
 _DRAWINGS = ("{*}drawing", "{*}pict", "{*}object")
 # Tags within a paragraph, and other tags.
 _INLINE, _TAG = re.compile(r"</?(?:a|em|s|span|strong|sub|sup)\b[^>]*>"), re.compile(r"<[^>]*>")
@@ -122,6 +124,9 @@ def _simplify(body: Any) -> None:
     """Replace what mammoth does not read."""
     for element in list(body.iter(*_WORDLESS)):
         element.getparent().remove(element)
+    for tag, known in _RENAMED.items():
+        for element in body.iter(tag):
+            element.tag = _beside(element, known)
     for drawing in list(body.iter(*_DRAWINGS)):
         boxes = [box for box in drawing.iter("{*}txbxContent") if next(box.iterancestors(*_DRAWINGS)) is drawing]
         if boxes:
