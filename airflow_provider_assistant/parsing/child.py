@@ -42,7 +42,6 @@ FILES_PER_PROCESS = 500
 # Some mail programs nest quotations a thousand deep.
 RECURSION_LIMIT = 10_000
 
-
 # Modules of other packages that a module of this package needs.
 _LIBRARIES = {
     "html": ("bs4", "lxml", "markdownify", "webencodings"),
@@ -91,14 +90,6 @@ def library_call() -> Iterator[None]:
         raise UnreadableFileError(f"is damaged ({type(error).__name__})") from None
 
 
-def missing_library(kind: str) -> str | None:
-    """Return the first library for a suffix that is not installed; None if all are."""
-    for library in _LIBRARIES[FORMATS[kind]]:
-        if importlib.util.find_spec(library) is None:
-            return library
-    return None
-
-
 class ChildParser:
     """
     Parses files in a child process, which starts with the first file. Use it as a context manager.
@@ -128,9 +119,9 @@ class ChildParser:
         :raises UnreadableFileError: The file is damaged, encrypted, too large or takes too long.
         :raises ModuleNotFoundError: A library for this suffix is not installed.
         """
-        library = missing_library(kind)
-        if library:
-            raise ModuleNotFoundError(f"No module named {library!r}", name=library)
+        for library in _LIBRARIES[FORMATS[kind]]:
+            if importlib.util.find_spec(library) is None:
+                raise ModuleNotFoundError(f"No module named {library!r}", name=library)
         if self._files >= FILES_PER_PROCESS:
             self.close()
         self._files += 1

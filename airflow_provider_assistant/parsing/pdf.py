@@ -71,7 +71,7 @@ def _headings_by_page(reader: pypdf.PdfReader) -> dict[int, list[str]]:
 def _bookmarks(reader: pypdf.PdfReader) -> Iterator[tuple[Any, int]]:
     """Yield each bookmark with its level, which begins at 1."""
     # After a bookmark, there may be the list of those below it.
-    open_lists = [iter(reader.outline)]
+    open_lists: list[Iterator[Any]] = [iter(reader.outline)]
     for _ in range(MOST_BOOKMARKS):
         item = next(open_lists[-1], None)
         if isinstance(item, list):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from airflow_provider_assistant.parsing.child import MOST_CHARACTERS, UnreadableFileError
@@ -139,7 +140,7 @@ class _Sheet:
         covered = defaultdict(list)
         for element in self._root.iter("{*}mergeCell"):
             places = _places(element.get("ref"))
-            for (first_row, first), (last_row, last) in zip(places[:1], places[1:], strict=False):
+            for (first_row, first), (last_row, last) in pairwise(places):
                 for number in range(first_row, last_row + 1):
                     covered[number].append(range(first + (number == first_row), last + 1))
         return covered

@@ -23,7 +23,9 @@ def test_sheets_are_tables_without_hidden_ones():
     workbook.properties.title = "Plan"
     found = page(saved(workbook))
     assert found.fields == {"title": "Plan"}
-    assert found.text == """## Hours
+    assert (
+        found.text
+        == """## Hours
 
 | Day | \\<From> |
 | --- | --- |
@@ -31,6 +33,7 @@ def test_sheets_are_tables_without_hidden_ones():
 | TRUE | a\\|b \\# c |
 
 ## Empty"""
+    )
     assert found.notes == [Note("word", "on a hidden sheet", is_expected=True, count=1)]
 
 
@@ -40,11 +43,13 @@ def test_sheets_are_tables_without_hidden_ones():
     [
         (1067, "00000", "01067"), (0.15, "0%", "15%"), (0.155, r"0.0\ %", "15.5 %"), (0.1 + 0.2, "General", "0.3"),
         (1234567.891, "#,##0.00", "1,234,567.89"), (1234567, "#,##0,", "1,235"), (0.125, "0.00", "0.13"),
-        (12.5, '"AMT "0.00', "AMT 12.50"), (-12.5, '0.00;(0.00)', "(12.50)"), (-0.001, "0.0", "0.0"),
+        (12.5, '"AMT "0.00', "AMT 12.50"), (-12.5, "0.00;(0.00)", "(12.50)"), (-0.001, "0.0", "0.0"),
         (-3, '[Red]-0" kg"', "--3 kg"), (3, "[$€-407]\\ #,##0.00", "€ 3.00"), (3, '_(* #,##0_);_(* "-"_)', "3"),
         (0, '0;-0;"none"', "none"), (0, "0;-0;", ""), (5, "0.##", "5"), (7, '"yes"', "yes"), (0.5, "#.#", ".5"),
-        (0.5, "# ?/?", "0.5"), (12345, "0.0E+00", "12345"), (5, "[<10]0.0", "5"), (123456789, "000-00-0000", "123456789"),
-        (123456789012345678, "General", "123456789012346000"), (1e-12, "General", "1e-12"), (2, 'General" pcs"', "2 pcs"),
+        (0.5, "# ?/?", "0.5"), (12345, "0.0E+00", "12345"), (5, "[<10]0.0", "5"),
+        (123456789, "000-00-0000", "123456789"),
+        (123456789012345678, "General", "123456789012346000"), (1e-12, "General", "1e-12"),
+        (2, 'General" pcs"', "2 pcs"),
     ],
 )  # fmt: skip
 def test_numbers_are_read_as_they_are_shown(value, code, shown):
@@ -90,13 +95,19 @@ def test_what_a_filter_hides_is_not_expected_and_a_number_that_its_format_hides_
 
 def test_text_boxes_are_read():
     drawing = "http://schemas.openxmlformats.org/drawingml/2006/"
-    box = f'<d:wsDr xmlns:d="{drawing}spreadsheetDrawing" xmlns:a="{drawing}main"><a:p><a:t>in a box</a:t></a:p></d:wsDr>'
+    box = (
+        f'<d:wsDr xmlns:d="{drawing}spreadsheetDrawing" xmlns:a="{drawing}main"><a:p><a:t>in a box</a:t></a:p></d:wsDr>'
+    )
     relation = '<Relationship Id="x" Type="http://x.org/drawing" Target="../theme/theme1.xml"/>'
 
     def change(name, content):
         if name == "xl/theme/theme1.xml":
             return box.encode()
-        return f"<Relationships xmlns='urn:r'>{relation}</Relationships>".encode() if name == "docProps/app.xml" else content
+        return (
+            f"<Relationships xmlns='urn:r'>{relation}</Relationships>".encode()
+            if name == "docProps/app.xml"
+            else content
+        )
 
     content = repacked(xlsx(A=[["x"]]), change, {"docProps/app.xml": "xl/worksheets/_rels/sheet1.xml.rels"})
     assert page(content).text == "## A\n\n| x |\n| --- |\n\nin a box"
@@ -107,4 +118,6 @@ def test_rows_and_cells_without_numbers_and_styles_that_are_not_valid():
         content = content.replace(b' r="A1"', b"").replace(b' r="B2"', b"").replace(b' r="2"', b"")
         return content.replace(b"<fonts", b'<colors rgb="no color"/><fonts') if name == "xl/styles.xml" else content
 
-    assert page(repacked(xlsx(A=[["a", "b"], ["c", "d"]]), change)).text == "## A\n\n| a | b |\n| --- | --- |\n| c | d |"
+    assert (
+        page(repacked(xlsx(A=[["a", "b"], ["c", "d"]]), change)).text == "## A\n\n| a | b |\n| --- | --- |\n| c | d |"
+    )

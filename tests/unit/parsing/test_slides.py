@@ -34,7 +34,8 @@ def test_slides_are_sections_without_hidden_ones():
     found = page(saved(presentation))
     assert found.fields == {"title": "Office"}
     assert found.text == (
-        "## Hours\n\nFrom 9\n\\# to <5>\n\n| Day |\n| --- |\n| Monday |\n\n##\n\nNo title\n\nin a group\n\n## Only a title"
+        "## Hours\n\nFrom 9\n\\# to <5>\n\n| Day |\n| --- |\n| Monday |\n\n##\n\n"
+        "No title\n\nin a group\n\n## Only a title"
     )
     assert noted(found) == [
         Note("word", "on a hidden slide", is_expected=True, count=2),

@@ -201,7 +201,10 @@ def test_what_a_style_hides_and_the_table_of_contents_are_counted():
 def test_what_is_not_read_is_counted():
     other = "<w:p><w:unknown><w:r><w:t>a new element</w:t></w:r></w:unknown></w:p>"
     relation = b'<Relationship Id="x" Type="http://x.org/aFChunk" Target="afchunk.html"/></Relationships>'
-    embedding = repacked(with_xml(other), lambda name, old: old.replace(b"</Relationships>", relation) if name == "word/_rels/document.xml.rels" else old)
+    embedding = repacked(
+        with_xml(other),
+        lambda name, old: old.replace(b"</Relationships>", relation) if name == "word/_rels/document.xml.rels" else old,
+    )
     assert page(embedding).notes == [
         Note("word", "in an unknown element", is_expected=False, count=3),
         Note("passage", "is an embedded file", is_expected=False, count=1),
