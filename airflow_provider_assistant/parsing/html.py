@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urljoin
 
+from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.parsing.pages import Fields, Note, Page
 
 if TYPE_CHECKING:
@@ -68,8 +69,8 @@ _SEARCHED_BYTES = 2048
 # Levels of tags; browsers do not read more. The time of some steps grows with the square of the depth.
 _DEEPEST = 500
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
-# A tag, a class, an id or a role.
-_NAME = re.compile(r"[.#]?[\w-]+|\[role=\w+\]")
+# A tag, a class, an id or the value of an attribute.
+_NAME = re.compile(r"[.#]?[\w-]+|\[[\w-]+=\w+\]")
 _WORD = re.compile(r"\w+")
 # Characters without white space: a page with more text has content.
 _LONGEST_NOTICE = 300
@@ -100,21 +101,22 @@ def page(content: bytes, *, encoding: str = "", remove: str = DEFAULT_REMOVE, se
 
     notes: list[Note] = []
     left_out: Counter[str] = Counter()
-    soup = BeautifulSoup(_decoded(content, encoding, notes), "lxml")
+    # Text is text: some containers, such as template, would hide theirs.
+    soup = BeautifulSoup(_decoded(content, encoding, notes), "lxml", string_containers={})
     fields = _fields_of_head(soup)
     base = _line(soup.base and soup.base.get("href"))
-    _flatten(soup)
     for tag in soup.find_all(["head", "script", "style", "title"]):
         tag.decompose()
+    _flatten(soup)
     _clean_headings(soup, left_out)
     main = _marked_part(soup, select, left_out)
-    has_password = main.select_one('input[type="password" i]') is not None
+    has_password = main.find("input", type=re.compile("password", re.IGNORECASE)) is not None
     notice = " ".join(tag.get_text(" ") for tag in main.find_all("noscript"))
     _remove(main, remove, left_out)
     if main is soup:
         main = _article(soup, left_out)
     _clean_times(main, left_out)
-    _replace_codes(main)
+    _decode_addresses(main, left_out)
     for link in main.find_all("a", href=True) if base else ():
         with contextlib.suppress(ValueError):  # such as "http://["
             link["href"] = urljoin(base, _line(link["href"]))
@@ -133,6 +135,23 @@ def page(content: bytes, *, encoding: str = "", remove: str = DEFAULT_REMOVE, se
             fields["obstacle"] = "has no text without JavaScript"
     notes += [Note("word", reason, True, count) for reason, count in left_out.items() if count]
     return Page(fields, text, notes)
+
+
+def check_selector(selector: str, field: str) -> None:
+    """
+    Check selectors of CSS before a page is read with them.
+
+    :param field: Name of the parameter, for the error.
+    :raises AssistantInputError: They are invalid.
+    """
+    import soupsieve
+
+    try:
+        soupsieve.compile(selector or "main")
+    except soupsieve.SelectorSyntaxError as error:
+        raise AssistantInputError(
+            f"{field}={selector!r} is not a selector of CSS: {str(error).splitlines()[0]}", field=field
+        ) from None
 
 
 def _decoded(content: bytes, encoding: str, notes: list[Note]) -> str:
@@ -208,8 +227,13 @@ def _clean_headings(whole: Tag, left_out: Counter[str]) -> None:
         level = str(tag.get("aria-level"))
         tag.name = f"h{min(int(level), 6)}" if level.isdecimal() and int(level) else "h2"
     for title in whole.find_all([*_HEADINGS, "summary", "dt"]):
+        if title.parent is None:  # removed
+            continue
         around = [title, *title.find_all(True), *title.find_parents(limit=1)]
         ids = {tag.get(name) for tag in around for name in ("id", "name")}
+        for button in title.find_all("button"):
+            if not _size(button):
+                button.decompose()
         for link in title.find_all("a", href=re.compile("#")):
             address, _, fragment = str(link["href"]).partition("#")
             is_own = unquote(fragment) in ids or not _size(link)
@@ -240,7 +264,9 @@ def _article(whole: Tag, left_out: Counter[str]) -> Tag:
 
 
 def _outermost(whole: Tag, selector: str) -> list[Tag]:
-    return [*whole.select(f":is({selector}):not(:is({selector}) *)")]
+    tags = whole.select(selector)
+    ids = set(map(id, tags))
+    return [tag for tag in tags if not any(id(parent) in ids for parent in tag.parents)]
 
 
 def _remove(main: Tag, remove: str, left_out: Counter[str]) -> None:
@@ -249,15 +275,15 @@ def _remove(main: Tag, remove: str, left_out: Counter[str]) -> None:
     selectors = _selectors(remove)
     # Looking up a name takes a tenth of the time.
     names = {selector for selector in selectors if _NAME.fullmatch(selector)}
+    others = [selector for selector in selectors if selector not in names]
     for tag in main.find_all(True):
-        if tag.decomposed:
+        if tag.parent is None:  # removed
             continue
-        own = [tag.name, f"#{tag.get('id')}", f"[role={tag.get('role')}]"]
-        own += [f".{name}" for name in tag.get_attribute_list("class")]
+        own = [tag.name, f"#{tag.get('id')}", *(f".{name}" for name in tag.get_attribute_list("class"))]
+        own += [f"[{name}={value}]" for name, value in tag.attrs.items()]
         rule = next((name for name in own if name in names), "")
         if rule:
             _drop(tag, f"removed by {rule!r}", left_out)
-    others = [selector for selector in selectors if selector not in names]
     for tag in main.select(", ".join(others)) if others else ():
         if not tag.decomposed:
             rule = next(selector for selector in others if soupsieve.match(selector, tag))
@@ -268,7 +294,7 @@ def _remove(main: Tag, remove: str, left_out: Counter[str]) -> None:
 def _selectors(css: str) -> list[str]:
     """Return the selectors of a list, between which are commas."""
     selectors, depth = [""], 0
-    for part in re.findall(r""""[^"]*"|'[^']*'|.""", css, re.DOTALL):
+    for part in re.findall(r"""/\*.*?\*/|"[^"]*"|'[^']*'|.""", css, re.DOTALL):
         depth += (part in "([") - (part in ")]")
         if part == "," and not depth:
             selectors.append("")
@@ -284,6 +310,8 @@ def _clean_times(main: Tag, left_out: Counter[str]) -> None:
     A time that does not say its day, such as "5 days ago", is another text on each day. Its date is written instead.
     """
     for time in main.find_all(["time", "relative-time", "time-ago"]):
+        if time.parent is None:  # removed
+            continue
         line = time.find_parent([*_HEADINGS, "p", "div", "li", "td", "th", "dt", "dd"])
         date = _DATE.match(str(time.get("datetime")))
         if line is not None and line.name in {"p", "div"} and line is not main and _size(line) == _size(time):
@@ -293,14 +321,13 @@ def _clean_times(main: Tag, left_out: Counter[str]) -> None:
             time.string = date[0]
 
 
-def _replace_codes(main: Tag) -> None:
-    """Replace formulas by their source, and addresses that a script decodes: each response codes them differently."""
-    for formula in main.select("math:has(annotation)"):
-        formula.name = "span"
-        formula.string = _line(formula.annotation and formula.annotation.get_text())
-    for tag in main.select("[data-cfemail]"):
+def _decode_addresses(main: Tag, left_out: Counter[str]) -> None:
+    """Write e-mail addresses that a script decodes. Each response of the website codes them differently."""
+    for tag in main.find_all(None, {"data-cfemail": True}):
         with contextlib.suppress(ValueError):
             key, *characters = bytes.fromhex(str(tag["data-cfemail"]))
-            tag.string = bytes(character ^ key for character in characters).decode()
-    for link in main.select('a[href*="/cdn-cgi/l/email-protection"]'):
+            address = bytes(character ^ key for character in characters).decode()
+            left_out["in an e-mail address, written decoded"] += _size(tag)
+            tag.string = address
+    for link in main.find_all("a", href=re.compile("/cdn-cgi/l/email-protection")):
         link.unwrap()

@@ -47,8 +47,9 @@ def markdown(tree: Tag) -> str:
             mark = "^" if script.name == "sup" else "~"
             script.insert(0, mark)
             script.append(mark)
-    for code in tree.select("code:has(br):not(pre code)"):
-        code.name = "pre"
+    for code in tree.find_all("code"):
+        if code.br is not None and code.find_parent("pre") is None:
+            code.name = "pre"
     for grid in reversed(tree.find_all("table")):
         for caption in grid.find_all("caption"):
             caption.name = "p"
@@ -124,9 +125,13 @@ class _Writer(MarkdownConverter):
         """Return a text in which nothing begins a block, also after a line break."""
         text = str(self._base.process_text(el, parent_tags=parent_tags))
         is_code = parent_tags is not None and "_noformat" in parent_tags
+        if is_code:
+            return text
+        is_new_line = getattr(el.previous_sibling, "name", "") == "br"
+        if is_new_line:
+            text = text.lstrip()
         start = len(text) - len(text.lstrip())
-        is_underline = getattr(el.previous_sibling, "name", "") == "br" and _UNDERLINE.match(text)
-        if not is_code and (is_underline or _BLOCK_START.match(text, start)):
+        if _BLOCK_START.match(text, start) or (is_new_line and _UNDERLINE.match(text)):
             return f"{text[:start]}\\{text[start:]}"
         return text
 
@@ -135,7 +140,7 @@ class _Writer(MarkdownConverter):
 
     def convert_pre(self, el: Tag, _: str, parent_tags: set[str]) -> str:
         """Return a fence that is longer than those in the code."""
-        for line in el.find_all(["br", "div", "li", "p", "tr"]):
+        for line in el.find_all(["br", "button", "div", "li", "p", "tr"]):
             if not line.get_text().endswith("\n"):
                 line.append("\n")
         code = el.get_text().strip("\n").rstrip()
@@ -146,18 +151,25 @@ class _Writer(MarkdownConverter):
         return f"\n\n{fence}\n{code}\n{fence}\n\n"
 
     def convert_hN(self, n: int, el: Tag, text: str, parent_tags: set[str]) -> str:  # noqa: N802 (of markdownify)
+        if "_inline" in parent_tags:
+            return self.convert_div(el, text, parent_tags)
         return str(self._base.convert_hN(n, el, _INVISIBLE.sub("", text), parent_tags))
 
     def convert_div(self, _: Tag, text: str, parent_tags: set[str]) -> str:
         text = text.strip()
         if "_inline" in parent_tags:
             return f" {text} "
-        return text and f"\n\n{text}\n\n"
+        return f"\n\n{text}\n\n" if text else "\n\n"
 
     convert_address = convert_article = convert_aside = convert_center = convert_details = convert_div
     convert_dd = convert_dl = convert_dt = convert_fieldset = convert_figure = convert_figcaption = convert_div
     convert_footer = convert_form = convert_header = convert_hgroup = convert_legend = convert_main = convert_div
-    convert_nav = convert_section = convert_summary = convert_div
+    convert_nav = convert_option = convert_p = convert_section = convert_summary = convert_div
+
+    def convert_list(self, el: Tag, text: str, parent_tags: set[str]) -> str:
+        return f"{self._base.convert_list(el, text, parent_tags)}\n\n"
+
+    convert_ol = convert_ul = convert_list
 
     def convert_button(self, el: Tag, text: str, parent_tags: set[str]) -> str:
         """Return what opens a panel as a paragraph, and what is in a sentence as it is."""
@@ -178,14 +190,12 @@ class _Writer(MarkdownConverter):
     def convert_img(self, el: Tag, _: str, parent_tags: set[str]) -> str:
         return f" {self.escape(' '.join(str(el.get('alt') or '').split()), parent_tags)} "
 
-    def convert_td(self, el: Tag, text: str, **_: Any) -> str:
+    def convert_td(self, el: Tag, text: str, parent_tags: set[str]) -> str:
         self._text_by_cell[id(el)] = text
-        return text
+        return self.convert_div(el, text, parent_tags)  # if it is in no table
 
     convert_th = convert_td
-
-    def convert_tr(self, _: Tag, text: str, **__: Any) -> str:
-        return text
+    convert_thead = convert_tbody = convert_tfoot = convert_tr = convert_caption = convert_div
 
     def convert_table(self, el: Tag, _: str, **__: Any) -> str:
         rows: list[list[str]] = []
