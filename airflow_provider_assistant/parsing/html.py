@@ -15,7 +15,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urljoin
 
-from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.parsing.pages import Fields, Note, Page
 
 if TYPE_CHECKING:
@@ -145,6 +144,9 @@ def check_selector(selector: str, field: str) -> None:
     :raises AssistantInputError: They are invalid.
     """
     import soupsieve
+
+    # The process that parses pages does not need it, and it imports Airflow.
+    from airflow_provider_assistant.exceptions import AssistantInputError
 
     try:
         soupsieve.compile(selector or "main")

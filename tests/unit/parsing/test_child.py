@@ -12,7 +12,7 @@ from multiprocessing.connection import Pipe
 import psutil
 import pytest
 
-from airflow_provider_assistant.parsing.child import FORMATS, ChildParser, UnreadableFileError
+from airflow_provider_assistant.parsing.child import FORMATS, MOST_CHARACTERS, ChildParser, UnreadableFileError
 from airflow_provider_assistant.parsing.pages import Page
 from tests.unit.parsing.samples import pdf, repacked, xlsx
 
@@ -35,7 +35,7 @@ HOSTILE_HTML = {
 def test_hostile_pages_end(html, parse):
     """Each is refused, or read as far as it is valid."""
     with contextlib.suppress(UnreadableFileError):
-        assert len(parse(".html", html.encode()).text) < 1_000_000
+        assert len(parse(".html", html.encode()).text) <= MOST_CHARACTERS
 
 
 def test_control_characters_and_halves_of_characters_are_left_out(parse):
@@ -98,6 +98,13 @@ def test_the_process_gets_no_secrets_and_ends_with_the_parser(monkeypatch):
         assert parser.parse(".pdf", pdf("more")) == Page(text="more")
         assert set(psutil.Process().children()) - before == {child}
     assert set(psutil.Process().children()) <= before
+
+
+def test_the_process_imports_nothing_of_airflow():
+    """Airflow would take seconds of each start, and memory of each file."""
+    modules = [f"airflow_provider_assistant.parsing.{module}" for module in {"__main__", *FORMATS.values()}]
+    script = f"import sys, {', '.join(modules)}; print([name for name in sys.modules if name.startswith('airflow.')])"
+    assert subprocess.check_output([sys.executable, "-c", script], text=True) == "[]\n"
 
 
 def test_a_new_process_after_many_files(monkeypatch):

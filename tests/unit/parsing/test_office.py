@@ -213,7 +213,7 @@ def test_a_member_is_unpacked_up_to_its_declared_size():
         (".pptx", "ppt/slides/slide1.xml", (b"<p:spTree>", b"<p:spTree>" + b"<p:grpSp>" * 100_000)),
         (".xlsx", "xl/worksheets/sheet1.xml", (b"</sheetData>", b'<row><c r="XFD1048576"/></row>' * 2_000_000)),
         (".xlsx", "xl/worksheets/sheet1.xml", (b"</sheetData>", b'</sheetData><mergeCell ref="A1:XFD1048576"/>' * 999)),
-        (".xlsx", "xl/sharedStrings.xml", (b"<t>x", b"<t>" + b"x" * 100_000_000)),
+        (".xlsx", "xl/sharedStrings.xml", (b"x</t>", b"x" * 100_000_000 + b"</t>")),
     ],
     ids=["nested tables", "a line", "paragraphs", "nested groups", "rows", "merged cells", "string"],
 )
