@@ -222,7 +222,7 @@ def _parts(content: bytes) -> dict[str, bytes]:
         if sum(member.file_size for member in members) > LARGEST_ARCHIVE:
             raise UnreadableFileError(f"is an archive of more than {LARGEST_ARCHIVE:,} bytes")
         for member in members:
-            if member.filename.endswith((".xml", ".rels")):
+            if member.filename.lower().endswith((".xml", ".rels")):
                 with archive.open(member) as file:
                     # read() with a size unpacks no more than these bytes, whatever the archive holds.
                     part = file.read(member.file_size)

@@ -67,9 +67,8 @@ def page(content: bytes) -> Page:
         _remove_unshown(package, roots[name], styles)
         _simplify(roots[name])
     converted = _converted(package, roots)
-    found = html.unescape(_TAG.sub(" ", _INLINE.sub("", converted)))
-    lost = Counter(words("\n".join(map(text_of, bodies)))) - Counter(words(found))
-    package.leave_out(" ".join(lost.elements()), "in an unknown element", is_expected=False)
+    lost = _lost_words("\n".join(map(text_of, bodies)), converted)
+    package.leave_out(lost, "in an unknown element", is_expected=False)
     soup = BeautifulSoup(converted, "lxml")
     _clean(soup)
     return package.page([writer.markdown(soup), *package.drawn_text(package.main)])
@@ -153,6 +152,11 @@ def _converted(package: Package, roots: dict[str, Any]) -> str:
     archive.seek(0)
     with library_call():
         return str(mammoth.convert_to_html(archive).value)
+
+
+def _lost_words(text: str, converted: str) -> str:
+    found = html.unescape(_TAG.sub(" ", _INLINE.sub("", converted)))
+    return " ".join((Counter(words(text)) - Counter(words(found))).elements())
 
 
 def _clean(soup: BeautifulSoup) -> None:
