@@ -29,7 +29,7 @@ from airflow_provider_assistant.ledger import clock, store
 from airflow_provider_assistant.loading import counts, findings, guards, load
 from airflow_provider_assistant.loading.options import OPTIONS, LoadOptions, OnAmbiguous, OnChange
 from airflow_provider_assistant.operators import documents
-from airflow_provider_assistant.parsing import child, limits
+from airflow_provider_assistant.parsing import child
 from airflow_provider_assistant.sending.sender import BREAKER
 from airflow_provider_assistant.tables.files import FORMATS
 from tests.contract.cases import CASES
@@ -80,7 +80,7 @@ LISTS: list[tuple[str, str, str, Any]] = [
     (LEDGER, "Retry or skip", "`on_ambiguous`", get_args(OnAmbiguous)),
     (INCREMENTAL, "When a row has changed", "`on_change`", get_args(OnChange)),
     (ROWS, "Files", "Name ends in", FORMATS),
-    (HANDBOOK, "Load HTML, PDF and Office files", "Files", files.MARKDOWN | child.LIBRARIES.keys() - {child.PAGE}),
+    (HANDBOOK, "Load HTML, PDF and Office files", "Files", files.MARKDOWN | child.FORMATS.keys()),
     (
         *("docs/start/install.md", "Extras", "Extra"),
         {*PROJECT["optional-dependencies"]} - {"dev", "docs", "cluster", "release"},
@@ -118,11 +118,11 @@ FIGURES = [
     (INCREMENTAL, f"list at least {guards.LEAST_CHANGED} of them, or remove at least {guards.LEAST_REMOVED}."),
     ("docs/evaluate/feedback.md", f"After {BREAKER} failures in a row"),
     (HANDBOOK, f"| {files.LARGEST_TEXT // MILLION} MB for text, HTML, `.rst` and `.ipynb`, "),
-    (HANDBOOK, f", {limits.LARGEST_FILE // MILLION} MB for others |"),
-    (HANDBOOK, f"| {limits.LARGEST_ARCHIVE // MILLION} MB and {limits.MOST_MEMBERS:,} members |"),
-    (HANDBOOK, f"| Pages of a PDF file | {limits.MOST_PAGES:,} |"),
-    (HANDBOOK, f"| Text of a file | {limits.MOST_CHARACTERS:,} characters |"),
-    (HANDBOOK, f"| {NUMBER[limits.SECONDS]}, {limits.MEMORY // 2**30} GiB |"),
+    (HANDBOOK, f", {child.LARGEST_FILE // MILLION} MB for others |"),
+    (HANDBOOK, f"| {child.LARGEST_ARCHIVE // MILLION} MB and {child.MOST_MEMBERS:,} members |"),
+    (HANDBOOK, f"| Pages of a PDF file | {child.MOST_PAGES:,} |"),
+    (HANDBOOK, f"| Text of a file | {child.MOST_CHARACTERS:,} characters |"),
+    (HANDBOOK, f"| {NUMBER[child.SECONDS]}, {child.MEMORY // 2**30} GiB |"),
     ("docs/reference/operators/sensor.md", NUMBER[BaseSensorOperator(task_id="any").timeout]),
     (LINEAGE, f"`{'`, `'.join(get_args(assets.AssetKind)[1:-1])}` or `{get_args(assets.AssetKind)[-1]}`"),
     (LINEAGE, f"`{inspect.signature(assets.assistant_asset).parameters['kind'].default}` (the helper's default)"),
