@@ -1,0 +1,544 @@
+"""
+Chunks of documents, with keys that an edit elsewhere does not change.
+
+A page has sections, which begin at headings, and a section has blocks. What is too long for a chunk becomes units:
+paragraphs, items, rows, lines, sentences, in the end parts of words. Each chunk takes as many units as fit.
+
+A key contains no position: it consists of the parent, the headings above the chunk, and the hash of its text. Neither
+the title of the page nor its first heading of level 1 is in it, so with another title, each chunk keeps its key and has
+new content: the load knows which document it replaces. Each section is split on its own, so an edit moves no boundary
+in another section.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import groupby, pairwise
+from textwrap import dedent, indent
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.knowledge.markdown import count_words, masked, plain_notes
+from airflow_provider_assistant.knowledge.rows import DocumentRow, DocumentRows
+from airflow_provider_assistant.source_account import AccountedRows, SourceAccount
+from airflow_provider_assistant.texts import has_words
+
+SEPARATOR = " > "
+# A longer heading is a paragraph that somebody marked as one. A title that long would be of no use.
+LONGEST_HEADING = 200
+CONTAINERS = ("bullet_list", "ordered_list", "blockquote")
+# Lists and quotations in each other that are taken apart.
+_DEEPEST = 10
+
+_FENCE = re.compile(r"^[ \t>]*(?:`{3,}[^`\n]*|~{3,}.*)$", re.MULTILINE)
+_QUOTED = re.compile(r"^ {0,3}> ?")
+_ITEM_MARK = re.compile(r" {0,3}(?:[-+*]|\d{1,9}[.)])(?: {1,4}(?! )| |$)")
+_CELL_BORDER = re.compile(r"(?<!\\)\|")
+_BLANK_LINES = re.compile(r"\n{3,}")
+# A formula that begins with text has no blank line.
+_FORMULA = re.compile(
+    r"^(?P<before>[ \t>]*(?:[-*+] |\d{1,9}[.)] )?)\$\$"
+    r"(?:[ \t]*\n(?:(?!\$\$).)*?|(?:(?!\$\$|\n[ \t>]*\n).)+?)\$\$[ \t]*$",
+    re.MULTILINE | re.DOTALL,
+)
+_FORMULA_LINE = re.compile(r"^([ \t>]*).*$", re.MULTILINE)
+# Where a text may be cut, the best places first: behind sentences, lines, words. A link, or code, is one word.
+_CLOSING = "\"'”’»)\\]*_」』）】》"  # noqa: RUF001
+_ENDS = (
+    re.compile(
+        rf"(?:(?<=\w\w)[.!?…؟।॥۔።][{_CLOSING}]*(?=\s)|[。！？｡．][{_CLOSING}]*)\s*+(?![a-z])"  # noqa: RUF001
+    ),
+    re.compile(r"\n+"),
+    re.compile(r"(?>\[[^\[\]]{1,300}\]\([^()\s]*\)|`[^`]{1,300}`|[^\s、，；：])+[、，；：]*\s*"),  # noqa: RUF001
+    re.compile(r"\S+\s*"),
+)
+_JOINER = "\u200d"
+# What readers do not see, or cannot use alone.
+_MARKUP = frozenset("[({<")
+_TARGET = r"(?:\([^()]*\)|\[[^\[\]]*\])"
+_NOT_READ = re.compile(
+    rf"""
+    \[!\[[^\[\]]*\]{_TARGET}\]{_TARGET}  # a linked image
+    | !\[[^\[\]]*\]\([^()]*(?:badge|shields\.io)[^()]*\)
+    | (?<=\]){_TARGET}
+    | <(?!https?: | mailto: | img\b(?![^<>]*badge)[^<>]*\balt="[^"<>]*\w)[!/?a-zA-Z][^<>]*>
+    | ^\[(?!\^)[^\[\]]+\]:\s.*$  # the target of a reference
+    | ^\{{[:\#.%][^{{}}]*\}}$ | ^\([\w .:-]+\)=$ | ^\[\[?_?toc_?\]?\]$
+    """,
+    re.IGNORECASE | re.MULTILINE | re.VERBOSE,
+)
+# What site generators put into a heading: attributes, a tag of a template, a footnote, a link to the heading itself.
+_ATTRIBUTES = re.compile(
+    r"\{[ ]*(?:[#.:%-][^{}]*|/\*[^{}]*\*/|[\w-]+=(?:\"[^\"{}]*\"|'[^'{}]*')[^{}]*)\}|\[\^[^\]\s]+\]|\s*[¶§🔗]\ufe0f?$"
+)
+_REFERENCE = re.compile(r"(?<!\w)\[([^\[\]]+)\]\[[^\[\]]*\]")
+_ANCHOR = re.compile(r"\[[^\[\]\w]*\]\(#[^()]*\)")
+_INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
+
+Fits = Callable[[str], bool]
+
+
+def split_documents(
+    rows: Iterable[DocumentRow],
+    size: int = 2000,
+    *,
+    length: Callable[[str], int] | None = None,
+    cite: str | None = None,
+) -> DocumentRows:
+    """
+    Split documents at their Markdown headings, and long sections between paragraphs, lists, tables and blocks of code.
+
+    A section that fits is one chunk. What is longer than a chunk is split, too: a table after rows, with its header in
+    each chunk; code after lines, with fences in each chunk; a list after items; text at sentences, lines or words.
+
+    The title of a chunk is the title of the document and the headings above the chunk, as plain text. A heading
+    without text below is a chunk that contains the heading. What readers cannot read, such as a rule or a badge, is no
+    chunk; its words are counted. A row without key stays as it is, so that a load rejects it.
+
+    :param rows: The documents.
+    :param size: Maximum length of a chunk's text, in characters or what ``length`` counts. Default: 2,000.
+    :param length: Function that returns the length of a text, for example in tokens. Default: characters.
+    :param cite: Line below each chunk, in which ``{url}`` is the address of its document, such as ``Source: {url}``, so
+        that an answer can name it. Documents without an address have none. Default: None, no line.
+    :return: The chunks.
+    :raises AssistantInputError: ``size`` is less than 1, or ``cite`` has no ``{url}``.
+    """
+    if size < 1:
+        raise AssistantInputError(f"size must be at least 1, not {size}", field="size")
+    if cite is not None and "{url}" not in cite:
+        raise AssistantInputError(f"cite must contain '{{url}}', not {cite!r}", field="cite")
+    length_of = length or len
+
+    def chunks(account: SourceAccount) -> Iterator[DocumentRow]:
+        repetitions: Counter[bytes] = Counter()
+        for row in rows:
+            if not (row["key"] or "").strip():
+                account.read("chunk")
+                yield {**row, "key": None}
+                continue
+            citation = f"\n\n{cite.replace('{url}', row['url'])}" if cite and row["url"] else ""
+            if 2 * length_of(citation) > size:
+                account.leave_out("citation", f"is too long for a size of {size}", row["url"] or "", is_expected=False)
+                citation = ""
+            for chunk in _chunks(row, _Limit(size, length_of, citation), account):
+                account.read("chunk")
+                yield _with_distinct_key({**chunk, "content": chunk["content"] + citation}, repetitions)
+
+    return AccountedRows(chunks, source=rows)
+
+
+@dataclass(frozen=True)
+class _Limit:
+    """Tells whether a text fits into a chunk."""
+
+    size: int
+    length: Callable[[str], int]
+    citation: str
+
+    def __call__(self, text: str) -> bool:
+        return self.length(text + self.citation) <= self.size
+
+
+def _with_distinct_key(chunk: DocumentRow, repetitions: Counter[bytes]) -> DocumentRow:
+    """Add a number to the key of a chunk that repeats an equal one below the same headings."""
+    digest = hashlib.blake2b((chunk["key"] or "").encode(), digest_size=8).digest()
+    repetitions[digest] += 1
+    number = repetitions[digest]
+    return chunk if number == 1 else {**chunk, "key": f"{chunk['key']}#{number}"}
+
+
+@dataclass(eq=False)
+class Heading:
+    """
+    A heading.
+
+    :param text: As people read it, without markup.
+    """
+
+    level: int
+    text: str
+
+
+@dataclass
+class Block:
+    """
+    A part of a section that belongs together.
+
+    :param kind: Its name in markdown-it-py, such as ``paragraph``, ``bullet_list`` or ``fence``.
+    :param lines: Its lines, with one way to write white space.
+    """
+
+    kind: str
+    lines: list[str]
+    heading: Heading | None = None
+
+
+@dataclass
+class Section:
+    """
+    The blocks between two headings.
+
+    :param headings: The headings above, the outermost first.
+    """
+
+    headings: list[Heading]
+    blocks: list[Block] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """
+    A text that stays in one chunk.
+
+    :param text: With the white space behind it.
+    :param is_readable: Whether it has something to read. Otherwise it needs a neighbour.
+    :param indentation: Number of spaces before its lines, because it is part of an item of a list.
+    :param wrapping: What is above and below it in each chunk, such as fences or the header of a table. Units that
+        follow each other and have the same object share it.
+    """
+
+    text: str
+    is_readable: bool
+    indentation: int = 0
+    wrapping: tuple[str, str] = ("", "")
+
+    def may_end_before(self, following: _Unit) -> bool:
+        """Return whether a chunk may end between two units: not behind a question or a bold title."""
+        text = self.text.rstrip()
+        is_bold = text.startswith("**") and text.endswith("**")
+        introduces = is_bold or text.endswith((":", "?", "：", "？"))  # noqa: RUF001
+        return self.is_readable and following.is_readable and not introduces
+
+
+def _chunks(row: DocumentRow, fits: Fits, account: SourceAccount) -> Iterator[DocumentRow]:
+    name = row["key"] or ""
+    if not row["content"].strip():
+        account.leave_out("page", "has no text", name, is_expected=False)
+    page_heading = ""
+    above: list[Heading] = []
+    # Headings that are in the title of a chunk.
+    shown: set[Heading] = set()
+    for section in [*sections(row["content"]), Section([])]:
+        ended = [heading for heading in above if heading not in section.headings and heading.text]
+        if ended and ended[-1] not in shown:
+            shown.update(above)
+            for text in cut(ended[-1].text, fits):
+                yield _chunk(row, above, page_heading, text)
+        above = section.headings
+        if above and above[0].level == 1:
+            page_heading = page_heading or above[0].text
+        for units in _packed(list(_units(section.blocks, fits)), fits):
+            text = _written(units)
+            if any(unit.is_readable for unit in units):
+                shown.update(above)
+                yield _chunk(row, above, page_heading, text)
+            elif count := count_words(text):
+                account.leave_out("word", "in badges, tags and addresses alone", name, is_expected=True, count=count)
+
+
+def _chunk(row: DocumentRow, above: Sequence[Heading], page_heading: str, text: str) -> DocumentRow:
+    headings = [heading.text for heading in above if heading.text]
+    # The title of the page stands above its text, too.
+    titles = [row["title"], *_without_first(headings, row["title"])]
+    # White space has no influence on the key.
+    digest = hashlib.blake2b(" ".join(text.split()).encode(), digest_size=8).hexdigest()
+    parent = row["parent"] or row["key"] or ""
+    key = "#".join((parent, SEPARATOR.join(_without_first(headings, page_heading)), digest))
+    title = SEPARATOR.join(filter(None, titles)) or None
+    return {**row, "key": key, "parent": parent, "title": title, "content": text}
+
+
+def _without_first(headings: list[str], first: str | None) -> list[str]:
+    return headings[1:] if headings[:1] == [first] else headings
+
+
+def _packed(units: Sequence[_Unit], fits: Fits) -> Iterator[Sequence[_Unit]]:
+    """Yield the units of each chunk: as many as fit."""
+    start = 0
+    while start < len(units):
+        end = start + max(1, _most(units, start, fits))
+        last = end
+        while start < last < len(units) and not units[last - 1].may_end_before(units[last]):
+            last -= 1
+        if last == start:
+            # Nothing of it may be parted, and together it does not fit.
+            last = end
+        yield units[start:last]
+        start = last
+
+
+def _most(units: Sequence[_Unit], start: int, fits: Fits) -> int:
+    """Return how many units fit, with few calls."""
+    left = len(units) - start
+    fitting, too_many = 0, 1
+    while too_many <= left and fits(_written(units[start : start + too_many])):
+        fitting, too_many = too_many, 2 * too_many
+    too_many = min(too_many, left + 1)
+    while too_many - fitting > 1:
+        middle = (fitting + too_many) // 2
+        if fits(_written(units[start : start + middle])):
+            fitting = middle
+        else:
+            too_many = middle
+    return fitting
+
+
+def _written(units: Sequence[_Unit]) -> str:
+    """Return the text of a chunk. Its first line is not indented: four spaces would make it code."""
+    parts = []
+    for (_, indentation), some in groupby(units, key=lambda unit: (id(unit.wrapping), unit.indentation)):
+        group = list(some)
+        before, behind = group[0].wrapping
+        text = before + "".join(unit.text for unit in group) + behind
+        parts.append(indent(text, " " * (indentation - units[0].indentation)))
+    return "".join(parts).strip("\n").rstrip()
+
+
+def _units(blocks: Iterable[Block], fits: Fits, indentation: int = 0, depth: int = 0) -> Iterator[_Unit]:
+    """Yield each block, or its parts if it does not fit. An empty line is behind the last one."""
+    for block in blocks:
+        text = "\n".join(block.lines)
+        readable = is_readable(text, is_code=block.kind == "fence")
+        is_container = block.kind in CONTAINERS and depth < _DEEPEST
+        # In a list, a fence may have no end: the end of the list is that of the code.
+        is_whole = not (is_container and len(_FENCE.findall(text)) % 2)
+        if (fits(text) and is_whole) or not readable:
+            units = [_Unit(f"{text}\n\n", readable)]
+        elif block.kind == "blockquote" and is_container:
+            units = list(_units(blocks_of([_QUOTED.sub("", line) for line in block.lines]), fits, 0, depth + 1))
+        elif is_container:
+            units = list(_units_of_list(block, fits, depth))
+        elif block.kind == "fence":
+            units = list(_units_of_code(block.lines, fits))
+        elif block.kind == "table":
+            units = list(_units_of_table(block.lines, fits))
+        else:
+            units = [_Unit(part, is_readable(part)) for part in cut(f"{text}\n\n", fits)]
+        for number, unit in enumerate(units, 1):
+            unit_text = unit.text
+            if number == len(units) and not unit.wrapping[1]:
+                unit_text = unit_text.rstrip("\n") + "\n\n"
+            yield replace(unit, text=unit_text, indentation=indentation + unit.indentation)
+
+
+def _units_of_list(block: Block, fits: Fits, depth: int) -> Iterator[_Unit]:
+    """Yield the items of a list; of an item that does not fit, its blocks."""
+    for token in _parser().parse("\n".join(block.lines)):
+        if token.type != "list_item_open" or token.level != 1 or token.map is None:
+            continue
+        lines = block.lines[slice(*token.map)]
+        text = "\n".join(lines).rstrip("\n")
+        readable = is_readable(text)
+        if (fits(text) and len(_FENCE.findall(text)) % 2 == 0) or not readable:
+            yield _Unit(f"{text}\n", readable)
+            continue
+        mark = _ITEM_MARK.match(lines[0])
+        width = mark.end() if mark else 0
+        inner = [line[min(width, len(line) - len(line.lstrip())) :] for line in lines]
+        inner[0] = lines[0][width:]
+        inner_blocks = list(blocks_of(inner))
+        first = inner_blocks[:1]
+        if mark and first and first[0].kind == "paragraph":
+            first[0].lines[0] = mark[0] + first[0].lines[0]
+            yield from _units(first, fits, 0, depth + 1)
+            inner_blocks = inner_blocks[1:]
+        yield from _units(inner_blocks, fits, width, depth + 1)
+
+
+def _units_of_code(lines: Sequence[str], fits: Fits) -> Iterator[_Unit]:
+    """Yield lines of code, which are between fences in each chunk."""
+    wrapping = (f"{lines[0]}\n", f"{lines[-1]}\n\n")
+    if not fits(f"{lines[0]}\n.\n{lines[-1]}"):
+        # A first line that is as long as a chunk has no place in one.
+        wrapping = ("", "")
+    before, behind = wrapping
+    for line in lines[1:-1]:
+        for part in cut(f"{line}\n", lambda part: fits(f"{before}{part}{behind}".strip())):
+            yield _Unit(part, has_words(part), wrapping=wrapping)
+
+
+def _units_of_table(lines: Sequence[str], fits: Fits) -> Iterator[_Unit]:
+    """Yield rows, which are below the header in each chunk. A row that is too long with it is a list of its cells."""
+    header, rule, *rows = lines
+    wrapping = (f"{header}\n{rule}\n", "\n")
+    names = _cells_of(header)
+    for row in rows or [header]:
+        if rows and fits(f"{header}\n{rule}\n{row}"):
+            yield _Unit(f"{row}\n", is_readable(row), wrapping=wrapping)
+            continue
+        for number, cell in enumerate(_cells_of(row)):
+            name = names[number] if rows and number < len(names) else ""
+            line = f"{name}: {cell}" if name else cell
+            for part in cut(f"{line}\n", fits):
+                yield _Unit(part, is_readable(part))
+
+
+def cut(text: str, fits: Fits) -> Iterator[str]:
+    """Yield parts of a text that fit: sentences, or lines, words, parts of a word. Together, they are the text."""
+    yield from _cut(text, fits, _ENDS)
+
+
+def _cut(text: str, fits: Fits, ends: Sequence[re.Pattern[str]]) -> Iterator[str]:
+    if len(text) < 2 or fits(text.strip()):
+        yield text
+        return
+    if ends:
+        places = [found.end() for found in ends[0].finditer(text)]
+    else:
+        places = [_middle_of(text)]
+    for start, end in pairwise([0, *places, len(text)]):
+        if start < end:
+            yield from _cut(text[start:end], fits, ends[1:])
+
+
+def _middle_of(text: str) -> int:
+    """Return the middle of a text, but not inside of a character that people see as one."""
+    middle = len(text) // 2
+    for place in range(middle, min(len(text), middle + 20)):
+        is_joined = text[place] == _JOINER or text[place - 1] == _JOINER
+        if not is_joined and not unicodedata.category(text[place]).startswith("M"):
+            return place
+    return middle
+
+
+def is_readable(text: str, *, is_code: bool = False) -> bool:
+    """Return whether a Markdown text has something to read: not only rules, tags, badges and targets of links."""
+    if is_code:
+        return bool(_FENCE.sub("", text).strip())
+    if not _MARKUP.isdisjoint(text):
+        text = _NOT_READ.sub(" ", text)
+    return any(char.isalnum() or unicodedata.category(char) in {"So", "Sc"} for char in text)
+
+
+def sections(markdown: str) -> Iterator[Section]:
+    """
+    Split a Markdown text at its headings. A heading in a list or a quotation is text of its section.
+
+    A heading that spans several lines, or has more than 200 characters, is text as well.
+    """
+    section = Section([])
+    for block in blocks_of(plain_notes(markdown).splitlines()):
+        heading = block.heading
+        if heading is None:
+            section.blocks.append(block)
+            continue
+        yield section
+        # A heading ends the sections of the same level and of deeper levels.
+        above = [outer for outer in section.headings if outer.level < heading.level]
+        section = Section([*above, heading])
+    yield section
+
+
+def first_heading(markdown: str) -> str | None:
+    """Return the first heading of a Markdown text, if nothing but blank lines is above it."""
+    lines = markdown.removeprefix("\ufeff").lstrip().splitlines()
+    # A heading has one line, or a second one that underlines it.
+    for block in blocks_of(lines[:2]):
+        return (block.heading and block.heading.text) or None
+    return None
+
+
+def blocks_of(lines: Iterable[str]) -> Iterator[Block]:
+    """Yield the blocks of a Markdown text. Trailing blanks and the indentation of paragraphs have no meaning."""
+    lines = [line.rstrip() for line in lines]
+    text = "\n".join(lines)
+    tokens = _parser().parse(_without_formulas(text))
+    for token, following in pairwise([*tokens, None]):
+        if token is None or token.level or token.nesting < 0 or token.map is None:
+            continue
+        heading = None
+        if token.type == "heading_open" and following is not None:
+            heading = _heading(token, following.content)
+        kind = token.type.removesuffix("_open")
+        yield Block(kind, _plain_lines(kind, token, lines[slice(*token.map)]), heading)
+
+
+def _plain_lines(kind: str, token: Token, lines: list[str]) -> list[str]:
+    """Return the lines of a block with one way to write its white space, so that a formatter does not change it."""
+    while lines and not lines[-1]:
+        lines = lines[:-1]
+    if kind in {"fence", "code_block"}:
+        fence = token.markup or "`" * max([3, *(len(ticks) + 1 for ticks in re.findall("`+", token.content))])
+        lines = [fence + token.info, *token.content.removesuffix("\n").split("\n"), fence]
+    elif kind == "table":
+        cells_of_rows = [_cells_of(line) for line in lines]
+        cells_of_rows[1] = [re.sub("-+", "---", cell) for cell in cells_of_rows[1]]
+        lines = [f"| {' | '.join(cells)} |" for cells in cells_of_rows]
+    elif kind in CONTAINERS:
+        lines = _BLANK_LINES.sub("\n\n", dedent("\n".join(lines))).split("\n")
+    elif kind == "hr":
+        lines = ["---"]
+    elif kind != "html_block":
+        lines = [line.strip() for line in lines]
+    return lines
+
+
+def _heading(token: Token, content: str) -> Heading | None:
+    if "\n" in content or len(content) > 20 * LONGEST_HEADING:
+        return None
+    text = plain_text(content)
+    return Heading(int(token.tag[1:]), text) if len(text) <= LONGEST_HEADING else None
+
+
+def plain_text(heading: str) -> str:
+    """Return the text of a heading as people read it: without links, emphasis, tags, attributes and anchor marks."""
+    inline = _inline_parser().parseInline(_ANCHOR.sub("", heading))[0].children or []
+    # A heading may be only an image, such as a logo.
+    text = _text_of(inline, with_images=False).strip() or _text_of(inline, with_images=True)
+    return " ".join(_INVISIBLE.sub("", text).split())
+
+
+def _text_of(tokens: Iterable[Token], *, with_images: bool) -> str:
+    texts = []
+    for token in tokens:
+        if token.type == "text":
+            texts.append(_REFERENCE.sub(r"\1", _ATTRIBUTES.sub("", token.content)))
+        elif token.type == "image":
+            texts.append(_text_of(token.children or [], with_images=True) if with_images else "")
+        elif token.type == "html_inline":
+            # An exponent must not join the number before it.
+            texts.append("^" if token.content.lower().startswith("<sup") else "")
+        else:
+            texts.append(" " if token.type in {"softbreak", "hardbreak"} else token.content)
+    return "".join(texts)
+
+
+def _cells_of(line: str) -> list[str]:
+    """Return the cells of a line of a table, which may be in a quotation."""
+    inner = line.strip().removeprefix("|")
+    if inner.endswith("|") and not inner.endswith("\\|"):
+        inner = inner[:-1]
+    return [cell.strip() for cell in _CELL_BORDER.split(inner)]
+
+
+def _without_formulas(text: str) -> str:
+    """Return a text of the same lines in which formulas between ``$$`` are paragraphs, whatever is in them."""
+    if "$$" not in text:
+        return text
+    parts = []
+    position = 0
+    for formula in _FORMULA.finditer(masked(text)):
+        start = formula.end("before") + len("$$")
+        parts.append(text[position:start])
+        parts.append(_FORMULA_LINE.sub(r"\1x", text[start : formula.end()]))
+        position = formula.end()
+    return "".join(parts) + text[position:]
+
+
+@cache
+def _parser() -> MarkdownIt:
+    """Return a parser that only looks for blocks."""
+    return MarkdownIt("commonmark").disable(["inline", "reference"]).enable("table")
+
+
+@cache
+def _inline_parser() -> MarkdownIt:
+    return MarkdownIt("commonmark").enable("strikethrough")
