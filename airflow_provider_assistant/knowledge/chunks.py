@@ -77,7 +77,7 @@ _NOT_READ = re.compile(
 )
 # What site generators put into a heading: attributes, a tag of a template, a footnote, a link to the heading itself.
 _ATTRIBUTES = re.compile(
-    r"\{[ ]*(?:[#.:%-][^{}]*|/\*[^{}]*\*/|[\w-]+=(?:\"[^\"{}]*\"|'[^'{}]*')[^{}]*)\}|\[\^[^\]\s]+\]|\s*[¶§🔗]\ufe0f?$"
+    r"\{[ ]*(?:[#.:%-][^{}]*|/\*[^{}]*\*/|[\w-]+=(?:\"[^\"{}]*\"|'[^'{}]*')[^{}]*)\}|\[[\^#][^\]\s]+\]|\s*[¶§🔗]\ufe0f?$"
 )
 _REFERENCE = re.compile(r"(?<!\w)\[([^\[\]]+)\]\[[^\[\]]*\]")
 _ANCHOR = re.compile(r"\[[^\[\]\w]*\]\(#[^()]*\)")
@@ -144,7 +144,7 @@ class _Limit:
     citation: str
 
     def __call__(self, text: str) -> bool:
-        return self.length(text + self.citation) <= self.size
+        return self.length(text.strip("\n").rstrip() + self.citation) <= self.size
 
 
 def _with_distinct_key(chunk: DocumentRow, repetitions: Counter[bytes]) -> DocumentRow:
@@ -160,11 +160,13 @@ class Heading:
     """
     A heading.
 
-    :param text: As people read it, without markup.
+    :param text: As people read it, without links, emphasis, tags, attributes and anchor marks.
+    :param left_out: Number of words in its attributes and images.
     """
 
     level: int
     text: str
+    left_out: int = 0
 
 
 @dataclass
@@ -233,11 +235,14 @@ def _chunks(row: DocumentRow, fits: Fits, account: SourceAccount) -> Iterator[Do
             for text in cut(ended[-1].text, fits):
                 yield _chunk(row, above, page_heading, text)
         above = section.headings
+        if above and above[-1].left_out:
+            reason = "in attributes and images of a heading"
+            account.leave_out("word", reason, name, is_expected=True, count=above[-1].left_out)
         if above and above[0].level == 1:
             page_heading = page_heading or above[0].text
         for units in _packed(list(_units(section.blocks, fits)), fits):
             text = _written(units)
-            if any(unit.is_readable for unit in units):
+            if any(unit.is_readable for unit in units) or is_readable(text):
                 shown.update(above)
                 yield _chunk(row, above, page_heading, text)
             elif count := count_words(text):
@@ -297,8 +302,11 @@ def _written(units: Sequence[_Unit]) -> str:
     for (_, indentation), some in groupby(units, key=lambda unit: (id(unit.wrapping), unit.indentation)):
         group = list(some)
         before, behind = group[0].wrapping
-        text = before + "".join(unit.text for unit in group) + behind
-        parts.append(indent(text, " " * (indentation - units[0].indentation)))
+        text = "".join(unit.text for unit in group)
+        if behind and not text.endswith("\n"):
+            # A part of a line.
+            text += "\n"
+        parts.append(indent(before + text + behind, " " * (indentation - units[0].indentation)))
     return "".join(parts).strip("\n").rstrip()
 
 
@@ -321,7 +329,7 @@ def _units(blocks: Iterable[Block], fits: Fits, indentation: int = 0, depth: int
         elif block.kind == "table":
             units = list(_units_of_table(block.lines, fits))
         else:
-            units = [_Unit(part, is_readable(part)) for part in cut(f"{text}\n\n", fits)]
+            units = [_Unit(part, is_readable(part) and has_words(part)) for part in cut(f"{text}\n\n", fits)]
         for number, unit in enumerate(units, 1):
             unit_text = unit.text
             if number == len(units) and not unit.wrapping[1]:
@@ -355,13 +363,13 @@ def _units_of_list(block: Block, fits: Fits, depth: int) -> Iterator[_Unit]:
 
 def _units_of_code(lines: Sequence[str], fits: Fits) -> Iterator[_Unit]:
     """Yield lines of code, which are between fences in each chunk."""
-    wrapping = (f"{lines[0]}\n", f"{lines[-1]}\n\n")
-    if not fits(f"{lines[0]}\n.\n{lines[-1]}"):
+    before, behind = f"{lines[0]}\n", f"{lines[-1]}\n\n"
+    if not fits(f"{before}.\n{behind}"):
         # A first line that is as long as a chunk has no place in one.
-        wrapping = ("", "")
-    before, behind = wrapping
+        before = behind = ""
+    wrapping = (before, behind)
     for line in lines[1:-1]:
-        for part in cut(f"{line}\n", lambda part: fits(f"{before}{part}{behind}".strip())):
+        for part in cut(f"{line}\n", lambda part: fits(f"{before}{part}\n{behind}")):
             yield _Unit(part, has_words(part), wrapping=wrapping)
 
 
@@ -387,7 +395,7 @@ def cut(text: str, fits: Fits) -> Iterator[str]:
 
 
 def _cut(text: str, fits: Fits, ends: Sequence[re.Pattern[str]]) -> Iterator[str]:
-    if len(text) < 2 or fits(text.strip()):
+    if len(text) < 2 or fits(text):
         yield text
         return
     if ends:
@@ -457,7 +465,8 @@ def blocks_of(lines: Iterable[str]) -> Iterator[Block]:
         heading = None
         if token.type == "heading_open" and following is not None:
             heading = _heading(token, following.content)
-        kind = token.type.removesuffix("_open")
+        # Indented code gets fences, so that indentation means nothing at the start of a chunk.
+        kind = "fence" if token.type == "code_block" else token.type.removesuffix("_open")
         yield Block(kind, _plain_lines(kind, token, lines[slice(*token.map)]), heading)
 
 
@@ -465,7 +474,7 @@ def _plain_lines(kind: str, token: Token, lines: list[str]) -> list[str]:
     """Return the lines of a block with one way to write its white space, so that a formatter does not change it."""
     while lines and not lines[-1]:
         lines = lines[:-1]
-    if kind in {"fence", "code_block"}:
+    if kind == "fence":
         fence = token.markup or "`" * max([3, *(len(ticks) + 1 for ticks in re.findall("`+", token.content))])
         lines = [fence + token.info, *token.content.removesuffix("\n").split("\n"), fence]
     elif kind == "table":
@@ -484,31 +493,36 @@ def _plain_lines(kind: str, token: Token, lines: list[str]) -> list[str]:
 def _heading(token: Token, content: str) -> Heading | None:
     if "\n" in content or len(content) > 20 * LONGEST_HEADING:
         return None
-    text = plain_text(content)
-    return Heading(int(token.tag[1:]), text) if len(text) <= LONGEST_HEADING else None
+    # A link from a heading to itself, such as `[#](#hours)`, is not in its text.
+    inline = _inline_parser().parseInline(_ANCHOR.sub("", content))[0].children or []
+    text = _plain(inline)
+    left_out = count_words(_plain(inline, has_all=True)) - count_words(text)
+    return Heading(int(token.tag[1:]), text, left_out) if len(text) <= LONGEST_HEADING else None
 
 
-def plain_text(heading: str) -> str:
-    """Return the text of a heading as people read it: without links, emphasis, tags, attributes and anchor marks."""
-    inline = _inline_parser().parseInline(_ANCHOR.sub("", heading))[0].children or []
-    # A heading may be only an image, such as a logo.
-    text = _text_of(inline, with_images=False).strip() or _text_of(inline, with_images=True)
-    return " ".join(_INVISIBLE.sub("", text).split())
+def _plain(tokens: Iterable[Token], *, has_all: bool = False) -> str:
+    """
+    Return the text of a heading as people read it.
 
-
-def _text_of(tokens: Iterable[Token], *, with_images: bool) -> str:
+    :param has_all: Whether it has attributes, footnotes and the descriptions of images.
+    """
     texts = []
+    images = []
     for token in tokens:
         if token.type == "text":
-            texts.append(_REFERENCE.sub(r"\1", _ATTRIBUTES.sub("", token.content)))
+            texts.append(token.content if has_all else _REFERENCE.sub(r"\1", _ATTRIBUTES.sub("", token.content)))
         elif token.type == "image":
-            texts.append(_text_of(token.children or [], with_images=True) if with_images else "")
+            images.append(_plain(token.children or [], has_all=has_all))
         elif token.type == "html_inline":
             # An exponent must not join the number before it.
             texts.append("^" if token.content.lower().startswith("<sup") else "")
         else:
             texts.append(" " if token.type in {"softbreak", "hardbreak"} else token.content)
-    return "".join(texts)
+    text = "".join(texts)
+    if has_all or not text.strip():
+        # A heading may be only an image, such as a logo.
+        text = " ".join((text, *images))
+    return " ".join(_INVISIBLE.sub("", text).split())
 
 
 def _cells_of(line: str) -> list[str]:

@@ -62,6 +62,7 @@ _YAML_END = re.compile(r"^(?:---|\.\.\.)[ \t]*$", re.MULTILINE)
 _TOML = re.compile(r"\+\+\+[ \t]*\n")
 _TOML_END = re.compile(r"^\+\+\+[ \t]*$", re.MULTILINE)
 _OTHER = re.compile(r"(---[a-z]+|;;;)[ \t]*\n")
+_TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
 _SEPARATORS = re.compile(r"[\s_-]")
 _DAY = re.compile(r"(\d{4})[-/](\d\d?)[-/](\d\d?)(?:[T ]\s*(.+))?", re.IGNORECASE)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
@@ -102,11 +103,14 @@ def split_front_matter(text: str) -> tuple[Fields, str, list[Note]]:
 def _yaml(text: str) -> Any:
     import yaml
 
-    try:
-        # With this loader, a title that looks like a number stays text.
-        return yaml.load(text, yaml.BaseLoader)  # noqa: S506 (it builds texts, lists and mappings only)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ValueError(f"has front matter that is not valid YAML: {getattr(error, 'problem', error)}") from None
+    # As they are, and without tags of templates, which are no YAML.
+    for candidate in (text, _TEMPLATE.sub("template", text)):
+        try:
+            # With this loader, a title that looks like a number stays text.
+            return yaml.load(candidate, yaml.BaseLoader)  # noqa: S506 (it builds texts, lists and mappings only)
+        except (yaml.YAMLError, RecursionError) as error:
+            problem = getattr(error, "problem", error)
+    raise ValueError(f"has front matter that is not valid YAML: {problem}")
 
 
 def _toml(text: str) -> Any:
@@ -172,13 +176,18 @@ def _text_of(value: Any) -> str:
 def _page(value: Any, fields: Fields, text: str) -> tuple[Fields, str, list[Note]]:
     """Add what is text in front matter to the text below it, and count the rest."""
     notes = list(_notes_of_dates(fields))
-    passages = list(_passages(value, next(filter(fields.get, TITLE), ""), is_outermost=True))
+    title = next(filter(fields.get, TITLE), "")
+    passages = []
+    for path, passage, _ in _values_in(value):
+        name = path.rpartition(".")[2]
+        if passage and path != title and (name in _CONTENT or is_shown(name, passage)):
+            passages.append((path, name, passage))
     is_alone = count_words(_COMMENT.sub("", text)) == 0
-    is_page = is_alone and any(_count(passage) >= _SENTENCE for _, passage in passages)
+    is_page = is_alone and any(_count(passage) >= _SENTENCE for _, _, passage in passages)
     above, below = [], []
-    for name, passage in passages:
+    for path, name, passage in passages:
         shown = f"## {' '.join(passage.split())}" if name in TITLES else passage
-        if name == "question" and passage == fields.get("question"):
+        if path == "question":
             above.append(shown)
         elif name in _CONTENT or (is_page and name not in _ABOUT - {"description", "excerpt", "summary"}):
             below.append(shown)
@@ -188,24 +197,6 @@ def _page(value: Any, fields: Fields, text: str) -> tuple[Fields, str, list[Note
     if above or below:
         text = "\n\n".join((*above, text.strip("\n"), *below))
     return fields, text, notes
-
-
-def _passages(value: Any, name: str, *, is_outermost: bool = False) -> Iterator[tuple[str, str]]:
-    """
-    Yield the texts for readers in front matter, each with the name of its field.
-
-    :param name: The name of the field; of the outermost mapping, the name of the field that is the title.
-    """
-    if isinstance(value, Mapping):
-        fields = [(_plain(key), inner) for key, inner in value.items()]
-        for inner_name, inner in sorted(fields, key=lambda field: field[0] not in TITLES):
-            if not (is_outermost and inner_name == name):
-                yield from _passages(inner, inner_name)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _passages(inner, name)
-    elif isinstance(value, str) and value.strip() and (name in _CONTENT or is_shown(name, value)):
-        yield name, value.strip()
 
 
 def _count(text: str) -> int:
