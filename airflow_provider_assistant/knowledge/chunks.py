@@ -18,7 +18,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from itertools import groupby, pairwise
 from textwrap import dedent, indent
 
@@ -34,7 +34,7 @@ from airflow_provider_assistant.texts import has_words
 SEPARATOR = " > "
 # A longer heading is a paragraph that somebody marked as one. A title that long would be of no use.
 LONGEST_HEADING = 200
-CONTAINERS = ("bullet_list", "ordered_list", "blockquote")
+CONTAINERS = ("bullet_list", "ordered_list", "list_item", "blockquote")
 # Lists and quotations in each other that are taken apart.
 _DEEPEST = 10
 
@@ -90,7 +90,7 @@ def split_documents(
     rows: Iterable[DocumentRow],
     size: int = 2000,
     *,
-    length: Callable[[str], int] | None = None,
+    length: Callable[[str], int] = len,
     cite: str | None = None,
 ) -> DocumentRows:
     """
@@ -115,44 +115,33 @@ def split_documents(
         raise AssistantInputError(f"size must be at least 1, not {size}", field="size")
     if cite is not None and "{url}" not in cite:
         raise AssistantInputError(f"cite must contain '{{url}}', not {cite!r}", field="cite")
-    length_of = length or len
-
     def chunks(account: SourceAccount) -> Iterator[DocumentRow]:
-        repetitions: Counter[bytes] = Counter()
+        repetitions: Counter[int] = Counter()
         for row in rows:
             if not (row["key"] or "").strip():
                 account.read("chunk")
                 yield {**row, "key": None}
                 continue
             citation = f"\n\n{cite.replace('{url}', row['url'])}" if cite and row["url"] else ""
-            if 2 * length_of(citation) > size:
+            if 2 * length(citation) > size:
                 account.leave_out("citation", f"is too long for a size of {size}", row["url"] or "", is_expected=False)
                 citation = ""
-            for chunk in _chunks(row, _Limit(size, length_of, citation), account):
+            fits = partial(_is_short_enough, size=size, length=length, citation=citation)
+            for chunk in _chunks(row, fits, account):
                 account.read("chunk")
-                yield _with_distinct_key({**chunk, "content": chunk["content"] + citation}, repetitions)
+                key = chunk["key"] or ""
+                repetitions[hash(key)] += 1
+                number = repetitions[hash(key)]
+                if number > 1:
+                    # It repeats an equal chunk below the same headings.
+                    key = f"{key}#{number}"
+                yield {**chunk, "key": key, "content": chunk["content"] + citation}
 
     return AccountedRows(chunks, source=rows)
 
 
-@dataclass(frozen=True)
-class _Limit:
-    """Tells whether a text fits into a chunk."""
-
-    size: int
-    length: Callable[[str], int]
-    citation: str
-
-    def __call__(self, text: str) -> bool:
-        return self.length(text.strip("\n").rstrip() + self.citation) <= self.size
-
-
-def _with_distinct_key(chunk: DocumentRow, repetitions: Counter[bytes]) -> DocumentRow:
-    """Add a number to the key of a chunk that repeats an equal one below the same headings."""
-    digest = hashlib.blake2b((chunk["key"] or "").encode(), digest_size=8).digest()
-    repetitions[digest] += 1
-    number = repetitions[digest]
-    return chunk if number == 1 else {**chunk, "key": f"{chunk['key']}#{number}"}
+def _is_short_enough(text: str, *, size: int, length: Callable[[str], int], citation: str) -> bool:
+    return length(text.strip("\n").rstrip() + citation) <= size
 
 
 @dataclass(eq=False)
@@ -311,54 +300,52 @@ def _written(units: Sequence[_Unit]) -> str:
 
 
 def _units(blocks: Iterable[Block], fits: Fits, indentation: int = 0, depth: int = 0) -> Iterator[_Unit]:
-    """Yield each block, or its parts if it does not fit. An empty line is behind the last one."""
+    """Yield each block, or its parts if it does not fit."""
     for block in blocks:
         text = "\n".join(block.lines)
         readable = is_readable(text, is_code=block.kind == "fence")
+        behind = "\n" if block.kind == "list_item" else "\n\n"
         is_container = block.kind in CONTAINERS and depth < _DEEPEST
-        # In a list, a fence may have no end: the end of the list is that of the code.
-        is_whole = not (is_container and len(_FENCE.findall(text)) % 2)
-        if (fits(text) and is_whole) or not readable:
-            units = [_Unit(f"{text}\n\n", readable)]
-        elif block.kind == "blockquote" and is_container:
-            units = list(_units(blocks_of([_QUOTED.sub("", line) for line in block.lines]), fits, 0, depth + 1))
+        # The end of an item may be that of its code, which has no fence then.
+        is_whole = not is_container or len(_FENCE.findall(text)) % 2 == 0
+        if not readable or (is_whole and fits(text)):
+            units = [_Unit(text, readable)]
         elif is_container:
-            units = list(_units_of_list(block, fits, depth))
+            units = [
+                unit for inner, width in _inner_blocks(block) for unit in _units([inner], fits, width, depth + 1)
+            ]
         elif block.kind == "fence":
             units = list(_units_of_code(block.lines, fits))
         elif block.kind == "table":
             units = list(_units_of_table(block.lines, fits))
         else:
-            units = [_Unit(part, is_readable(part) and has_words(part)) for part in cut(f"{text}\n\n", fits)]
-        for number, unit in enumerate(units, 1):
-            unit_text = unit.text
-            if number == len(units) and not unit.wrapping[1]:
-                unit_text = unit_text.rstrip("\n") + "\n\n"
+            units = [_Unit(part, is_readable(part) and has_words(part)) for part in cut(text, fits)]
+        for unit in units[:-1]:
+            yield replace(unit, indentation=indentation + unit.indentation)
+        for unit in units[-1:]:
+            unit_text = unit.text.rstrip("\n") + ("\n" if unit.wrapping[1] else behind)
             yield replace(unit, text=unit_text, indentation=indentation + unit.indentation)
 
 
-def _units_of_list(block: Block, fits: Fits, depth: int) -> Iterator[_Unit]:
-    """Yield the items of a list; of an item that does not fit, its blocks."""
-    for token in _parser().parse("\n".join(block.lines)):
-        if token.type != "list_item_open" or token.level != 1 or token.map is None:
-            continue
-        lines = block.lines[slice(*token.map)]
-        text = "\n".join(lines).rstrip("\n")
-        readable = is_readable(text)
-        if (fits(text) and len(_FENCE.findall(text)) % 2 == 0) or not readable:
-            yield _Unit(f"{text}\n", readable)
-            continue
-        mark = _ITEM_MARK.match(lines[0])
+def _inner_blocks(block: Block) -> Iterator[tuple[Block, int]]:
+    """Yield the blocks in a list, an item or a quotation, and the number of spaces before them."""
+    if block.kind == "blockquote":
+        yield from ((inner, 0) for inner in blocks_of(_QUOTED.sub("", line) for line in block.lines))
+    elif block.kind != "list_item":
+        for token in _parser().parse("\n".join(block.lines)):
+            if token.type == "list_item_open" and token.level == 1 and token.map:
+                yield Block("list_item", "\n".join(block.lines[slice(*token.map)]).rstrip("\n").split("\n")), 0
+    else:
+        mark = _ITEM_MARK.match(block.lines[0])
         width = mark.end() if mark else 0
-        inner = [line[min(width, len(line) - len(line.lstrip())) :] for line in lines]
-        inner[0] = lines[0][width:]
-        inner_blocks = list(blocks_of(inner))
-        first = inner_blocks[:1]
-        if mark and first and first[0].kind == "paragraph":
-            first[0].lines[0] = mark[0] + first[0].lines[0]
-            yield from _units(first, fits, 0, depth + 1)
-            inner_blocks = inner_blocks[1:]
-        yield from _units(inner_blocks, fits, width, depth + 1)
+        lines = [line[min(width, len(line) - len(line.lstrip())) :] for line in block.lines]
+        lines[0] = block.lines[0][width:]
+        for number, inner in enumerate(blocks_of(lines)):
+            if mark and number == 0 and inner.kind == "paragraph":
+                inner.lines[0] = mark[0] + inner.lines[0]
+                yield inner, 0
+            else:
+                yield inner, width
 
 
 def _units_of_code(lines: Sequence[str], fits: Fits) -> Iterator[_Unit]:
@@ -389,29 +376,22 @@ def _units_of_table(lines: Sequence[str], fits: Fits) -> Iterator[_Unit]:
                 yield _Unit(part, is_readable(part))
 
 
-def cut(text: str, fits: Fits) -> Iterator[str]:
+def cut(text: str, fits: Fits, ends: Sequence[re.Pattern[str]] = _ENDS) -> Iterator[str]:
     """Yield parts of a text that fit: sentences, or lines, words, parts of a word. Together, they are the text."""
-    yield from _cut(text, fits, _ENDS)
-
-
-def _cut(text: str, fits: Fits, ends: Sequence[re.Pattern[str]]) -> Iterator[str]:
     if len(text) < 2 or fits(text):
         yield text
         return
-    if ends:
-        places = [found.end() for found in ends[0].finditer(text)]
-    else:
-        places = [_middle_of(text)]
+    places = [found.end() for found in ends[0].finditer(text)] if ends else [_middle_of(text)]
     for start, end in pairwise([0, *places, len(text)]):
         if start < end:
-            yield from _cut(text[start:end], fits, ends[1:])
+            yield from cut(text[start:end], fits, ends[1:])
 
 
 def _middle_of(text: str) -> int:
     """Return the middle of a text, but not inside of a character that people see as one."""
     middle = len(text) // 2
     for place in range(middle, min(len(text), middle + 20)):
-        is_joined = text[place] == _JOINER or text[place - 1] == _JOINER
+        is_joined = _JOINER in text[place - 1 : place + 1]
         if not is_joined and not unicodedata.category(text[place]).startswith("M"):
             return place
     return middle

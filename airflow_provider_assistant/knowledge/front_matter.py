@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
 from typing import Any
 
-from airflow_provider_assistant.knowledge.markdown import count_words, notes_of
+from airflow_provider_assistant.knowledge.markdown import count_words, notes_of, without_comments
 from airflow_provider_assistant.knowledge.mdx import TITLES, is_shown
 from airflow_provider_assistant.parsing.pages import Fields, Note
 
@@ -65,7 +65,6 @@ _OTHER = re.compile(r"(---[a-z]+|;;;)[ \t]*\n")
 _TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
 _SEPARATORS = re.compile(r"[\s_-]")
 _DAY = re.compile(r"(\d{4})[-/](\d\d?)[-/](\d\d?)(?:[T ]\s*(.+))?", re.IGNORECASE)
-_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 
 def split_front_matter(text: str) -> tuple[Fields, str, list[Note]]:
@@ -182,7 +181,7 @@ def _page(value: Any, fields: Fields, text: str) -> tuple[Fields, str, list[Note
         name = path.rpartition(".")[2]
         if passage and path != title and (name in _CONTENT or is_shown(name, passage)):
             passages.append((path, name, passage))
-    is_alone = count_words(_COMMENT.sub("", text)) == 0
+    is_alone = count_words(without_comments(text)[0]) == 0
     is_page = is_alone and any(_count(passage) >= _SENTENCE for _, _, passage in passages)
     above, below = [], []
     for path, name, passage in passages:

@@ -20,6 +20,7 @@ _NOT_LINE_END = re.compile(r"[^\r\n]")
 _WORD = re.compile(r"\w+")
 # What may begin code in a line, and what takes precedence over it.
 _INLINE = re.compile(r"\\.|<!--|`+", re.DOTALL)
+_LONGEST_INLINE_CODE = 10_000
 # A comment without an end begins a block: nothing but the marks of quotations is before it.
 _OPEN_COMMENT = re.compile(r"^[ \t>]*<!--", re.MULTILINE)
 # The target of a link or an image, and that of a reference. Footnotes begin like references.
@@ -85,47 +86,49 @@ def _parser(has_indented_code: bool) -> MarkdownIt:
 
 def _inline_code(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield where code is in a paragraph or a heading."""
-    never_closed = set()
     position = start
     while mark := _INLINE.search(text, position, end):
         position = mark.end()
-        if mark[0].startswith("\\") or mark[0] in never_closed:
+        if mark[0].startswith("\\"):
             continue
-        closing = re.compile("-->" if mark[0] == "<!--" else rf"(?<!`){mark[0]}(?!`)").search(text, position, end)
-        if closing is None:
-            never_closed.add(mark[0])
-            continue
-        position = closing.end()
-        if mark[0] != "<!--":
-            yield mark.start(), position
+        is_comment = mark[0] == "<!--"
+        closing = re.compile("-->" if is_comment else rf"(?<!`){mark[0]}(?!`)")
+        if found := closing.search(text, position, min(end, position + _LONGEST_INLINE_CODE)):
+            position = found.end()
+            if not is_comment:
+                yield mark.start(), position
 
 
-def without_comments(text: str) -> tuple[str, list[Note]]:
+def without_comments(
+    text: str, opening: str = "<!--", closing: str = "-->", mask: str = ""
+) -> tuple[str, list[Note]]:
     """
-    Return a Markdown text without HTML comments, and the count of their words. Those in code are text.
+    Return a Markdown text without comments, and the count of their words. Those in code are text.
 
-    A comment that begins a block and has no end hides the rest of the text, as in browsers.
+    A comment of HTML that begins a block and has no end hides the rest of the text, as in browsers.
+
+    :param mask: What :func:`masked` returns. Default: the text is masked as Markdown.
     """
-    if "<!--" not in text:
+    if opening not in text:
         return text, []
-    mask = masked(text)
+    mask = mask or masked(text)
     kept = []
     notes = []
     position = 0
-    start = mask.find("<!--")
-    while start >= 0:
-        end = mask.find("-->", start + 2)
-        if end < 0:
+    while (start := mask.find(opening, position)) >= 0:
+        end = mask.find(closing, start + len(opening) - 2)
+        if text[start - 1 : start] == "\\":
+            end = start
+        elif end >= 0:
+            end += len(closing)
+            notes += notes_of(text[start:end], "in a comment", is_expected=True)
+        elif opening == "<!--" and (hidden := _OPEN_COMMENT.search(mask, mask.rfind("\n", 0, start) + 1)):
+            start, end = hidden.end() - len(opening), len(text)
+            notes += notes_of(text[start:], "in a comment without an end", is_expected=False)
+        else:
             break
-        if text[start - 1 : start] != "\\":
-            kept.append(text[position:start])
-            position = end + len("-->")
-            notes += notes_of(text[start:position], "in a comment", is_expected=True)
-        start = mask.find("<!--", max(position, start + 1))
-    if start >= 0 and (open_comment := _OPEN_COMMENT.search(mask, mask.rfind("\n", 0, start) + 1)):
-        start = open_comment.end() - len("<!--")
-        notes += notes_of(text[start:], "in a comment without an end", is_expected=False)
-        text = text[:start]
+        kept.append(text[position:start])
+        position = max(end, start)
     kept.append(text[position:])
     return "".join(kept), notes
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from itertools import islice, pairwise
 from textwrap import dedent
 
-from airflow_provider_assistant.knowledge.markdown import masked, notes_of
+from airflow_provider_assistant.knowledge.markdown import masked, notes_of, without_comments
 from airflow_provider_assistant.parsing.pages import Note
 
 # Fields that no reader sees: names, addresses and looks.
@@ -29,15 +30,17 @@ _TAG = re.compile(
     rf"</?(?P<name>[A-Za-z][\w.:-]*|(?=>))(?P<attributes>(?>{_ATTRIBUTE.pattern})*+)\s*/?>", re.DOTALL
 )
 _IMPORT = re.compile(
-    r"^import\s+(?:[\w$*{][\w$*{},\s]{0,5000}(?:\bfrom|\}\s*from)\s*)?(?:\"[^\"\n]+\"|'[^'\n]+')[ \t]*;?[ \t]*$", re.MULTILINE
+    r"""^import\s+(?:[\w$*][\w$*,\ ]*)?(?:\{[\w$,\s]*\}\s*)?(?:from\s*)?(?:"[^"\n]+"|'[^'\n]+')[ \t]*;?[ \t]*$""",
+    re.MULTILINE,
 )
 _EXPORT = re.compile(
     r"^export\s+(?:[{*]|default\s+(?:async\b|class\b|function\b|[({\[]|[\w$.]+[ \t]*;?[ \t]*$)"
     r"|(?:async\s+function|class|const|function|let|var)\b\s*\*?\s*[\w$]*\s*(?:[={(:<\[]|extends\b))",
     re.MULTILINE,
 )
-_COMMENT = re.compile(r"\{/\*.*?\*/\s*\}", re.DOTALL)
 _BLANK_LINE = re.compile(r"\n[ \t]*(?=\n)|\Z")
+# Of one export.
+_MOST_PARAGRAPHS = 200
 _SPACE = re.compile(r"""\{\s*(["'`])\s*\1\s*\}""")
 _ESCAPED = re.compile(r"\\([\\'\"`])")
 # A text of several words in an expression.
@@ -63,7 +66,8 @@ def without_jsx(text: str) -> tuple[str, list[Note]]:
     text = text.replace(_BORDER, "\ufffd")
     text = _without(_IMPORT, text, "in an import", notes)
     text = _without(_EXPORT, text, "in an export", notes)
-    text = _without(_COMMENT, text, "in a comment", notes)
+    text, found = without_comments(text, "{/*", "*/}", masked(text, has_indented_code=False))
+    notes += found
     parts = [dedent(part).strip("\n") for part in _without_tags(text, notes).split(_BORDER)]
     return "\n\n".join(part for part in parts if part.strip()) + "\n", notes
 
@@ -83,15 +87,13 @@ def _without(pattern: re.Pattern[str], text: str, reason: str, notes: list[Note]
 
 def _end_of_script(text: str, start: int) -> int:
     """Return where an export ends: at a blank line outside of brackets; if none closes them, at the first blank line."""
-    ends = [found.start() for found in _BLANK_LINE.finditer(text, start)]
+    ends = [found.start() for found in islice(_BLANK_LINE.finditer(text, start), _MOST_PARAGRAPHS)]
     depth = 0
-    position = start
-    for end in ends:
-        part = text[position:end]
+    for before, end in pairwise([start, *ends]):
+        part = text[before:end]
         depth += sum(map(part.count, "{[(")) - sum(map(part.count, ")]}"))
         if depth <= 0:
             return end
-        position = end
     return ends[0]
 
 
