@@ -54,7 +54,7 @@ _FORMULA_LINE = re.compile(r"^([ \t>]*).*$", re.MULTILINE)
 _CLOSING = "\"'”’»)\\]*_」』）】》"  # noqa: RUF001
 _ENDS = (
     re.compile(
-        rf"(?:(?<=\w\w)[.!?…؟।॥۔።][{_CLOSING}]*(?=\s)|[。！？｡．][{_CLOSING}]*)\s*+(?![a-z])"  # noqa: RUF001
+        rf"(?:(?<=[^\s.]{{2}})[.!?…؟।॥۔።][{_CLOSING}]*(?=\s)|[。！？｡．][{_CLOSING}]*)\s*+(?![a-z])"  # noqa: RUF001
     ),
     re.compile(r"\n+"),
     re.compile(r"(?>\[[^\[\]]{1,300}\]\([^()\s]*\)|`[^`]{1,300}`|[^\s、，；：])+[、，；：]*\s*"),  # noqa: RUF001
