@@ -118,17 +118,18 @@ def without_comments(
     while (start := mask.find(opening, position)) >= 0:
         end = mask.find(closing, start + len(opening) - 2)
         if text[start - 1 : start] == "\\":
-            end = start
+            # It is escaped.
+            start = end = start + len(opening)
         elif end >= 0:
             end += len(closing)
             notes += notes_of(text[start:end], "in a comment", is_expected=True)
-        elif opening == "<!--" and (hidden := _OPEN_COMMENT.search(mask, mask.rfind("\n", 0, start) + 1)):
+        elif opening == "<!--" and (hidden := _OPEN_COMMENT.search(mask, max(position, mask.rfind("\n", 0, start) + 1))):
             start, end = hidden.end() - len(opening), len(text)
             notes += notes_of(text[start:], "in a comment without an end", is_expected=False)
         else:
             break
         kept.append(text[position:start])
-        position = max(end, start)
+        position = end
     kept.append(text[position:])
     return "".join(kept), notes
 
