@@ -115,6 +115,7 @@ def split_documents(
         raise AssistantInputError(f"size must be at least 1, not {size}", field="size")
     if cite is not None and "{url}" not in cite:
         raise AssistantInputError(f"cite must contain '{{url}}', not {cite!r}", field="cite")
+
     def chunks(account: SourceAccount) -> Iterator[DocumentRow]:
         repetitions: Counter[int] = Counter()
         for row in rows:
@@ -311,9 +312,7 @@ def _units(blocks: Iterable[Block], fits: Fits, indentation: int = 0, depth: int
         if not readable or (is_whole and fits(text)):
             units = [_Unit(text, readable)]
         elif is_container:
-            units = [
-                unit for inner, width in _inner_blocks(block) for unit in _units([inner], fits, width, depth + 1)
-            ]
+            units = [unit for inner, width in _inner_blocks(block) for unit in _units([inner], fits, width, depth + 1)]
         elif block.kind == "fence":
             units = list(_units_of_code(block.lines, fits))
         elif block.kind == "table":

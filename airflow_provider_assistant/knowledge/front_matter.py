@@ -21,12 +21,12 @@ _YES = frozenset({"true", "yes", "on", "1", "y"})
 _NO = frozenset({"false", "no", "off", "0", "n"})
 _NOTHING = frozenset({"", "null", "none", "~"})
 _ROBOTS = frozenset({"noindex", "none"})
-_STATES = frozenset(
-    "archived deleted draft hidden internal pending private trash trashed unlisted unpublished".split()
-)
+_STATES = frozenset("archived deleted draft hidden internal pending private trash trashed unlisted unpublished".split())
 # Values that keep a page from being loaded, by the name of the field in lower case, without blanks, - and _.
 HIDDEN: Mapping[str, frozenset[str]] = {
-    **dict.fromkeys("archived deleted draft hidden internal noindex private seo.noindex trashed unlisted".split(), _YES),
+    **dict.fromkeys(
+        "archived deleted draft hidden internal noindex private seo.noindex trashed unlisted".split(), _YES
+    ),
     **dict.fromkeys("isarchived isdeleted isdraft ishidden isinternal isprivate".split(), _YES),
     **dict.fromkeys("ispublic ispublished public publish published robots.index seo.index".split(), _NO),
     **dict.fromkeys("publicationstatus state status visibility".split(), _STATES),
@@ -44,7 +44,8 @@ TITLE = ("title", "question", "name")
 # Fields that are a part of the text.
 _CONTENT = frozenset(("question", "answer", "q", "a"))
 # Fields that only say something about the page.
-_ABOUT = frozenset("author authors categories category date description excerpt keywords summary tags title".split())
+_BESIDE_TEXT = frozenset("author authors categories category date keywords tags title".split())
+_ABOUT = _BESIDE_TEXT | {"description", "excerpt", "summary"}
 # What else begins like front matter has none of these fields.
 _KNOWN = frozenset((*HIDDEN, *_REMOVALS, *_ENDS, *_BEGINNINGS, *_ABOUT, *TITLES, "layout", "slug"))
 # Fewer words are no text that stands for a page, and more words may be its content.
@@ -127,18 +128,15 @@ def fields_of(value: Any) -> Fields:
     :raises ValueError: There are too many values.
     """
     fields: Fields = {}
-    try:
-        for number, (path, text, is_item) in enumerate(_values_in(value)):
-            if number == MOST_VALUES:
-                raise ValueError(f"has front matter with more than {MOST_VALUES:,} values")
-            if text is None or not path:
-                continue
-            if not is_item:
-                fields[path] = text
-            elif isinstance(items := fields.setdefault(path, []), list):
-                items.append(text)
-    except RecursionError:
-        raise ValueError("has front matter that contains itself, or is nested too deeply") from None
+    for number, (path, text, is_item) in enumerate(_values_in(value)):
+        if number == MOST_VALUES:
+            raise ValueError(f"has front matter with more than {MOST_VALUES:,} values")
+        if text is None or not path:
+            continue
+        if not is_item:
+            fields[path] = text
+        elif isinstance(items := fields.setdefault(path, []), list):
+            items.append(text)
     return fields
 
 
@@ -182,13 +180,15 @@ def _page(value: Any, fields: Fields, text: str) -> tuple[Fields, str, list[Note
         if passage and path != title and (name in _CONTENT or is_shown(name, passage)):
             passages.append((path, name, passage))
     is_alone = count_words(without_comments(text)[0]) == 0
-    is_page = is_alone and any(_count(passage) >= _SENTENCE for _, _, passage in passages)
+    is_page = is_alone and any(
+        name not in _BESIDE_TEXT and _count(passage) >= _SENTENCE for _, name, passage in passages
+    )
     above, below = [], []
     for path, name, passage in passages:
         shown = f"## {' '.join(passage.split())}" if name in TITLES else passage
         if path == "question":
             above.append(shown)
-        elif name in _CONTENT or (is_page and name not in _ABOUT - {"description", "excerpt", "summary"}):
+        elif name in _CONTENT or (is_page and name not in _BESIDE_TEXT):
             below.append(shown)
         else:
             is_expected = name in _ABOUT or _count(passage) < _LONG_TEXT

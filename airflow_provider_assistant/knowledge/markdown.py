@@ -99,9 +99,7 @@ def _inline_code(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
                 yield mark.start(), position
 
 
-def without_comments(
-    text: str, opening: str = "<!--", closing: str = "-->", mask: str = ""
-) -> tuple[str, list[Note]]:
+def without_comments(text: str, opening: str = "<!--", closing: str = "-->", mask: str = "") -> tuple[str, list[Note]]:
     """
     Return a Markdown text without comments, and the count of their words. Those in code are text.
 
@@ -123,7 +121,9 @@ def without_comments(
         elif end >= 0:
             end += len(closing)
             notes += notes_of(text[start:end], "in a comment", is_expected=True)
-        elif opening == "<!--" and (hidden := _OPEN_COMMENT.search(mask, max(position, mask.rfind("\n", 0, start) + 1))):
+        elif opening == "<!--" and (
+            hidden := _OPEN_COMMENT.search(mask, max(position, mask.rfind("\n", 0, start) + 1))
+        ):
             start, end = hidden.end() - len(opening), len(text)
             notes += notes_of(text[start:], "in a comment without an end", is_expected=False)
         else:

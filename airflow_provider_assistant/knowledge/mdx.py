@@ -26,9 +26,7 @@ for _ in range(4):
     _BRACES = rf"(?>\{{(?:[^{{}}]|{_BRACES})*\}})"
 _ATTRIBUTE = re.compile(rf"\s+(?:([\w:.-]+)(?:\s*=\s*({_STRING}|{_BRACES}))?|{_BRACES})", re.DOTALL)
 # A fragment has no name.
-_TAG = re.compile(
-    rf"</?(?P<name>[A-Za-z][\w.:-]*|(?=>))(?P<attributes>(?>{_ATTRIBUTE.pattern})*+)\s*/?>", re.DOTALL
-)
+_TAG = re.compile(rf"</?(?P<name>[A-Za-z][\w.:-]*|(?=>))(?P<attributes>(?>{_ATTRIBUTE.pattern})*+)\s*/?>", re.DOTALL)
 _IMPORT = re.compile(
     r"""^import\s+(?:[\w$*][\w$*,\ ]*)?(?:\{[\w$,\s]*\}\s*)?(?:from\s*)?(?:"[^"\n]+"|'[^'\n]+')[ \t]*;?[ \t]*$""",
     re.MULTILINE,
