@@ -38,6 +38,7 @@ CONTAINERS = ("bullet_list", "ordered_list", "list_item", "blockquote")
 # Lists and quotations in each other that are taken apart.
 _DEEPEST = 10
 
+_LINE_END = re.compile(r"\r\n?|\n")
 _FENCE = re.compile(r"^[ \t>]*(?:`{3,}[^`\n]*|~{3,}.*)$", re.MULTILINE)
 _QUOTED = re.compile(r"^ {0,3}> ?")
 _ITEM_MARK = re.compile(r" {0,3}(?:[-+*]|\d{1,9}[.)])(?: {1,4}(?! )| |$)")
@@ -77,7 +78,8 @@ _NOT_READ = re.compile(
 )
 # What site generators put into a heading: attributes, a tag of a template, a footnote, a link to the heading itself.
 _ATTRIBUTES = re.compile(
-    r"\{[ ]*(?:[#.:%-][^{}]*|/\*[^{}]*\*/|[\w-]+=(?:\"[^\"{}]*\"|'[^'{}]*')[^{}]*)\}|\[[\^#][^\]\s]+\]|\s*[¶§🔗]\ufe0f?$"
+    r"\{[ ]*(?:[#.:%-][^{}]*|/\*[^{}]*\*/|[\w-]+=(?:\"[^\"{}]*\"|'[^'{}]*')[^{}]*)\}"
+    r"|\[[\^#][^\]\s]+\]|\s*[¶§🔗]\ufe0f?$"
 )
 _REFERENCE = re.compile(r"(?<!\w)\[([^\[\]]+)\]\[[^\[\]]*\]")
 _ANCHOR = re.compile(r"\[[^\[\]\w]*\]\(#[^()]*\)")
@@ -412,7 +414,7 @@ def sections(markdown: str) -> Iterator[Section]:
     A heading that spans several lines, or has more than 200 characters, is text as well.
     """
     section = Section([])
-    for block in blocks_of(plain_notes(markdown).splitlines()):
+    for block in blocks_of(_LINE_END.split(plain_notes(markdown))):
         heading = block.heading
         if heading is None:
             section.blocks.append(block)

@@ -14,24 +14,22 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from airflow_provider_assistant.knowledge.markdown import count_words, notes_of, without_comments
-from airflow_provider_assistant.knowledge.mdx import TITLES, is_shown
+from airflow_provider_assistant.knowledge.mdx import TITLES, is_shown, names
 from airflow_provider_assistant.parsing.pages import Fields, Note
 
 _YES = frozenset({"true", "yes", "on", "1", "y"})
 _NO = frozenset({"false", "no", "off", "0", "n"})
 _NOTHING = frozenset({"", "null", "none", "~"})
 _ROBOTS = frozenset({"noindex", "none"})
-_STATES = frozenset("archived deleted draft hidden internal pending private trash trashed unlisted unpublished".split())
+_STATES = names("archived deleted draft hidden internal pending private trash trashed unlisted unpublished")
 # Values that keep a page from being loaded, by the name of the field in lower case, without blanks, - and _.
 HIDDEN: Mapping[str, frozenset[str]] = {
-    **dict.fromkeys(
-        "archived deleted draft hidden internal noindex private seo.noindex trashed unlisted".split(), _YES
-    ),
-    **dict.fromkeys("isarchived isdeleted isdraft ishidden isinternal isprivate".split(), _YES),
-    **dict.fromkeys("ispublic ispublished public publish published robots.index seo.index".split(), _NO),
-    **dict.fromkeys("publicationstatus state status visibility".split(), _STATES),
-    **dict.fromkeys("firstpublishedat publishedat".split(), _NOTHING),
-    **dict.fromkeys("googlebot robots seo.robots".split(), _ROBOTS),
+    **dict.fromkeys(names("archived deleted draft hidden internal noindex private seo.noindex trashed unlisted"), _YES),
+    **dict.fromkeys(names("isarchived isdeleted isdraft ishidden isinternal isprivate"), _YES),
+    **dict.fromkeys(names("ispublic ispublished public publish published robots.index seo.index"), _NO),
+    **dict.fromkeys(names("publicationstatus state status visibility"), _STATES),
+    **dict.fromkeys(names("firstpublishedat publishedat"), _NOTHING),
+    **dict.fromkeys(names("googlebot robots seo.robots"), _ROBOTS),
 }
 # Times from which on a page is not for readers; whatever else the first ones say means that it is removed already.
 _REMOVALS = ("archivedat", "deletedat")
@@ -44,7 +42,7 @@ TITLE = ("title", "question", "name")
 # Fields that are a part of the text.
 _CONTENT = frozenset(("question", "answer", "q", "a"))
 # Fields that only say something about the page.
-_BESIDE_TEXT = frozenset("author authors categories category date keywords tags title".split())
+_BESIDE_TEXT = names("author authors categories category date keywords tags title")
 _ABOUT = _BESIDE_TEXT | {"description", "excerpt", "summary"}
 # What else begins like front matter has none of these fields.
 _KNOWN = frozenset((*HIDDEN, *_REMOVALS, *_ENDS, *_BEGINNINGS, *_ABOUT, *TITLES, "layout", "slug"))
@@ -217,6 +215,10 @@ def unpublished(fields: Fields, now: datetime) -> str:
         if not values.isdisjoint(hidden):
             value = " ".join(values & hidden)
             return f"has {name}: {value}".rstrip(": ")
+    return _hidden_now(fields, now)
+
+
+def _hidden_now(fields: Fields, now: datetime) -> str:
     for name in (*_REMOVALS, *_ENDS):
         for text in _values(fields, name):
             end = _time(text)
@@ -225,7 +227,8 @@ def unpublished(fields: Fields, now: datetime) -> str:
             if end and end <= now:
                 return f"has expired ({name})"
     for name in _BEGINNINGS:
-        for beginning in map(_time, _values(fields, name)):
+        for text in _values(fields, name):
+            beginning = _time(text)
             if beginning and beginning > now:
                 return f"is to be published later ({name})"
     return ""

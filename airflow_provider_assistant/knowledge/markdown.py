@@ -1,8 +1,8 @@
 """
 Edits of Markdown: comments, links, and the notes of Python-Markdown.
 
-:func:`masked` is the only function that knows what code is. Each edit finds its places in the masked text, so code stays
-as it is.
+:func:`masked` is the only function that knows what code is. Each edit finds its places in the masked text, so that code
+stays as it is.
 """
 
 from __future__ import annotations

@@ -9,13 +9,19 @@ from textwrap import dedent
 from airflow_provider_assistant.knowledge.markdown import masked, notes_of, without_comments
 from airflow_provider_assistant.parsing.pages import Note
 
+
+def names(text: str) -> frozenset[str]:
+    """Return the names in a text with blanks between them."""
+    return frozenset(text.split())
+
+
 # Fields that no reader sees: names, addresses and looks.
-NOT_SHOWN = frozenset(
+NOT_SHOWN = names(
     "alias aliases class classname color cover d file href icon id image img key lang layout link logo path permalink "
-    "rel slug src srcset style tag target template theme to type url value variant viewbox".split()
+    "rel slug src srcset style tag target template theme to type url value variant viewbox"
 )
 # Fields that are the title of what is below them.
-TITLES = frozenset("header heading label name question subtitle title".split())
+TITLES = names("header heading label name question subtitle title")
 # One word in lower case, a path or an address.
 _IDENTIFIER = re.compile(r"[a-z0-9_./:#?=&%@+~-]*|https?://\S*|[/.#]\S*")
 
@@ -84,7 +90,7 @@ def _without(pattern: re.Pattern[str], text: str, reason: str, notes: list[Note]
 
 
 def _end_of_script(text: str, start: int) -> int:
-    """Return where an export ends: at a blank line outside of brackets; if none closes them, at the first blank line."""
+    """Return where an export ends: at a blank line outside of brackets, or the first one if nothing closes them."""
     ends = [found.start() for found in islice(_BLANK_LINE.finditer(text, start), _MOST_PARAGRAPHS)]
     depth = 0
     for before, end in pairwise([start, *ends]):

@@ -24,7 +24,8 @@ UNPUBLISHED = [
 ]  # fmt: skip
 PUBLISHED = [
     ("draft", False), ("published", True), ("publishDate", "2026-11-25"), ("drafts", True),
-    ("expiryDate", "2026-11-26"), ("robots", "index"), ("status", "new"), ("date", "2030-01-01"), ("hidden", "no"), ("expires", "never"),
+    ("expiryDate", "2026-11-26"), ("robots", "index"), ("status", "new"), ("date", "2030-01-01"),
+    ("hidden", "no"), ("expires", "never"),
 ]  # fmt: skip
 
 
