@@ -56,6 +56,8 @@ _BORDER = "\0"
 def is_shown(name: str, value: str) -> bool:
     """Return whether the value of an attribute or of a field in front matter is text for readers."""
     plain_name = name.lower().replace("-", "").replace("_", "")
+    if plain_name in TITLES and plain_name != "name":
+        return True
     return plain_name not in NOT_SHOWN and not _IDENTIFIER.fullmatch(value.strip())
 
 
