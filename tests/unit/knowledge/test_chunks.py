@@ -120,79 +120,20 @@ def test_white_space_changes_neither_text_nor_key(seed):
         assert split("\r\n".join(changed), size) == split(text, size)
 
 
-NOTES = """
-!!! warning "Careful"
-    Read *this*.
-
-    ```yaml
-    # no heading
-    key:
-      inner: 1
-    ```
-
-    ??? question inline end
-        Nested.
-!!! tip
-\t- a
-
-=== "Linux"
-
-    ## Packages
-
-    apt
-
-!!! note ""
-    Untitled.
-
-```md
-!!! note
-    code
-```
-
-!!! no note
-because nothing is indented
-"""
-FLAT = """**Careful**
-
-Read *this*.
-
-```yaml
-# no heading
-key:
-  inner: 1
-```
-
-**Question**
-
-Nested.
-
-**Tip**
-
-- a
-
-**Linux**
-
-# Packages
-
-apt
-
-Untitled.
-
-```md
-!!! note
-    code
-```
-
-!!! no note
-because nothing is indented"""
+def test_a_heading_in_a_tab_begins_a_section():
+    assert split('=== "Linux"\n\n    ## Packages\n\n    apt')[-1]["title"] == "Handbook > Packages"
 
 
-def test_the_text_of_notes_and_tabs_is_no_code():
-    above, below = FLAT.split("\n\n# Packages\n\n")
-    assert [(chunk["title"], chunk["content"]) for chunk in split(NOTES, 500)] == [
-        ("Handbook", above),
-        ("Handbook > Packages", below),
-    ]
+@pytest.mark.parametrize(
+    ("before", "first", "last"),
+    [("", "$$", "$$"), ("text\n", "$$x", "$$"), ("> ", "$$", "y $$"), ("- ", "$$x", "y $$ ")],
+)
+def test_a_line_in_a_formula_is_no_heading(before, first, last):
+    indentation = "> " if before == "> " else " " * len(before.rpartition("\n")[2])
+    text = f"{before}{first}\n{indentation}# a\n{indentation}{last}\n\n# b\n\nc"
+    assert [chunk["title"] for chunk in split(text)] == ["Handbook", "Handbook > b"]
+    for other in ("$$\n# b\nnever ends", "$$ a $$ b\n# b\n$$", "$$$ dear\n\n# b\n$$"):
+        assert split(other)[-1]["title"] == "Handbook > b"
 
 
 def test_a_table_in_a_quotation_or_a_list_repeats_its_header():
