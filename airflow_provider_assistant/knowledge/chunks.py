@@ -17,40 +17,34 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby, pairwise
-from textwrap import dedent, indent
-
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
+from textwrap import indent
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.knowledge.markdown import count_words, masked, plain_notes
+from airflow_provider_assistant.knowledge.markdown import count_words
 from airflow_provider_assistant.knowledge.rows import DocumentRow, DocumentRows
+from airflow_provider_assistant.knowledge.sections import (
+    CONTAINERS,
+    Block,
+    Heading,
+    Section,
+    cells_of,
+    first_heading,
+    inner_blocks_of,
+    sections,
+)
 from airflow_provider_assistant.source_account import AccountedRows, SourceAccount
 from airflow_provider_assistant.texts import has_words
 
+__all__ = ["first_heading", "sections", "split_documents"]
+
 SEPARATOR = " > "
-# A longer heading is a paragraph that somebody marked as one. A title that long would be of no use.
-LONGEST_HEADING = 200
-CONTAINERS = ("bullet_list", "ordered_list", "list_item", "blockquote")
 # Lists and quotations in each other that are taken apart.
 _DEEPEST = 10
 
-_LINE_END = re.compile(r"\r\n?|\n")
 _FENCE = re.compile(r"^[ \t>]*(?:`{3,}[^`\n]*|~{3,}.*)$", re.MULTILINE)
-_QUOTED = re.compile(r"^ {0,3}> ?")
-_ITEM_MARK = re.compile(r" {0,3}(?:[-+*]|\d{1,9}[.)])(?: {1,4}(?! )| |$)")
-_CELL_BORDER = re.compile(r"(?<!\\)\|")
-_BLANK_LINES = re.compile(r"\n{3,}")
-# A formula that begins with text has no blank line.
-_FORMULA = re.compile(
-    r"^(?P<before>[ \t>]*(?:[-*+] |\d{1,9}[.)] )?)\$\$"
-    r"(?:[ \t]*\n(?:(?!\$\$).)*?|(?:(?!\$\$|\n[ \t>]*\n).)+?)\$\$[ \t]*$",
-    re.MULTILINE | re.DOTALL,
-)
-_FORMULA_LINE = re.compile(r"^([ \t>]*).*$", re.MULTILINE)
 # Where a text may be cut, the best places first: behind sentences, lines, words. A link, or code, is one word.
 _CLOSING = "\"'”’»)\\]*_」』）】》"  # noqa: RUF001
 _ENDS = (
@@ -76,15 +70,6 @@ _NOT_READ = re.compile(
     """,
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
-# What site generators put into a heading: attributes, a tag of a template, a footnote, a link to the heading itself.
-_ATTRIBUTES = re.compile(
-    r"\{[ ]*(?:[#.:%-][^{}]*|/\*[^{}]*\*/|[\w-]+=(?:\"[^\"{}]*\"|'[^'{}]*')[^{}]*)\}"
-    r"|\[[\^#][^\]\s]+\]|\s*[¶§🔗]\ufe0f?$"
-)
-_REFERENCE = re.compile(r"(?<!\w)\[([^\[\]]+)\]\[[^\[\]]*\]")
-_ANCHOR = re.compile(r"\[[^\[\]\w]*\]\(#[^()]*\)")
-_INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
-
 Fits = Callable[[str], bool]
 
 
@@ -145,46 +130,6 @@ def split_documents(
 
 def _is_short_enough(text: str, *, size: int, length: Callable[[str], int], citation: str) -> bool:
     return length(text.strip("\n").rstrip() + citation) <= size
-
-
-@dataclass(eq=False)
-class Heading:
-    """
-    A heading.
-
-    :param text: As people read it, without links, emphasis, tags, attributes and anchor marks.
-    :param left_out: Number of words in its attributes and images.
-    """
-
-    level: int
-    text: str
-    left_out: int = 0
-
-
-@dataclass
-class Block:
-    """
-    A part of a section that belongs together.
-
-    :param kind: Its name in markdown-it-py, such as ``paragraph``, ``bullet_list`` or ``fence``.
-    :param lines: Its lines, with one way to write white space.
-    """
-
-    kind: str
-    lines: list[str]
-    heading: Heading | None = None
-
-
-@dataclass
-class Section:
-    """
-    The blocks between two headings.
-
-    :param headings: The headings above, the outermost first.
-    """
-
-    headings: list[Heading]
-    blocks: list[Block] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -314,7 +259,9 @@ def _units(blocks: Iterable[Block], fits: Fits, indentation: int = 0, depth: int
         if not readable or (is_whole and fits(text)):
             units = [_Unit(text, readable)]
         elif is_container:
-            units = [unit for inner, width in _inner_blocks(block) for unit in _units([inner], fits, width, depth + 1)]
+            units = [
+                unit for inner, width in inner_blocks_of(block) for unit in _units([inner], fits, width, depth + 1)
+            ]
         elif block.kind == "fence":
             units = list(_units_of_code(block.lines, fits))
         elif block.kind == "table":
@@ -326,27 +273,6 @@ def _units(blocks: Iterable[Block], fits: Fits, indentation: int = 0, depth: int
         for unit in units[-1:]:
             unit_text = unit.text.rstrip("\n") + ("\n" if unit.wrapping[1] else behind)
             yield replace(unit, text=unit_text, indentation=indentation + unit.indentation)
-
-
-def _inner_blocks(block: Block) -> Iterator[tuple[Block, int]]:
-    """Yield the blocks in a list, an item or a quotation, and the number of spaces before them."""
-    if block.kind == "blockquote":
-        yield from ((inner, 0) for inner in blocks_of(_QUOTED.sub("", line) for line in block.lines))
-    elif block.kind != "list_item":
-        for token in _parser().parse("\n".join(block.lines)):
-            if token.type == "list_item_open" and token.level == 1 and token.map:
-                yield Block("list_item", "\n".join(block.lines[slice(*token.map)]).rstrip("\n").split("\n")), 0
-    else:
-        mark = _ITEM_MARK.match(block.lines[0])
-        width = mark.end() if mark else 0
-        lines = [line[min(width, len(line) - len(line.lstrip())) :] for line in block.lines]
-        lines[0] = block.lines[0][width:]
-        for number, inner in enumerate(blocks_of(lines)):
-            if mark and number == 0 and inner.kind == "paragraph":
-                inner.lines[0] = mark[0] + inner.lines[0]
-                yield inner, 0
-            else:
-                yield inner, width
 
 
 def _units_of_code(lines: Sequence[str], fits: Fits) -> Iterator[_Unit]:
@@ -365,12 +291,12 @@ def _units_of_table(lines: Sequence[str], fits: Fits) -> Iterator[_Unit]:
     """Yield rows, which are below the header in each chunk. A row that is too long with it is a list of its cells."""
     header, rule, *rows = lines
     wrapping = (f"{header}\n{rule}\n", "\n")
-    names = _cells_of(header)
+    names = cells_of(header)
     for row in rows or [header]:
         if rows and fits(f"{header}\n{rule}\n{row}"):
             yield _Unit(f"{row}\n", is_readable(row), wrapping=wrapping)
             continue
-        for number, cell in enumerate(_cells_of(row)):
+        for number, cell in enumerate(cells_of(row)):
             name = names[number] if rows and number < len(names) else ""
             line = f"{name}: {cell}" if name else cell
             for part in cut(f"{line}\n", fits):
@@ -405,135 +331,3 @@ def is_readable(text: str, *, is_code: bool = False) -> bool:
     if not _MARKUP.isdisjoint(text):
         text = _NOT_READ.sub(" ", text)
     return any(char.isalnum() or unicodedata.category(char) in {"So", "Sc"} for char in text)
-
-
-def sections(markdown: str) -> Iterator[Section]:
-    """
-    Split a Markdown text at its headings. A heading in a list or a quotation is text of its section.
-
-    A heading that spans several lines, or has more than 200 characters, is text as well.
-    """
-    section = Section([])
-    for block in blocks_of(_LINE_END.split(plain_notes(markdown))):
-        heading = block.heading
-        if heading is None:
-            section.blocks.append(block)
-            continue
-        yield section
-        # A heading ends the sections of the same level and of deeper levels.
-        above = [outer for outer in section.headings if outer.level < heading.level]
-        section = Section([*above, heading])
-    yield section
-
-
-def first_heading(markdown: str) -> str | None:
-    """Return the first heading of a Markdown text, if nothing but blank lines is above it."""
-    lines = markdown.removeprefix("\ufeff").lstrip().splitlines()
-    # A heading has one line, or a second one that underlines it.
-    for block in blocks_of(lines[:2]):
-        return (block.heading and block.heading.text) or None
-    return None
-
-
-def blocks_of(lines: Iterable[str]) -> Iterator[Block]:
-    """Yield the blocks of a Markdown text. Trailing blanks and the indentation of paragraphs have no meaning."""
-    lines = [line.rstrip() for line in lines]
-    text = "\n".join(lines)
-    tokens = _parser().parse(_without_formulas(text))
-    for token, following in pairwise([*tokens, None]):
-        if token is None or token.level or token.nesting < 0 or token.map is None:
-            continue
-        heading = None
-        if token.type == "heading_open" and following is not None:
-            heading = _heading(token, following.content)
-        # Indented code gets fences, so that indentation means nothing at the start of a chunk.
-        kind = "fence" if token.type == "code_block" else token.type.removesuffix("_open")
-        yield Block(kind, _plain_lines(kind, token, lines[slice(*token.map)]), heading)
-
-
-def _plain_lines(kind: str, token: Token, lines: list[str]) -> list[str]:
-    """Return the lines of a block with one way to write its white space, so that a formatter does not change it."""
-    while lines and not lines[-1]:
-        lines = lines[:-1]
-    if kind == "fence":
-        fence = token.markup or "`" * max([3, *(len(ticks) + 1 for ticks in re.findall("`+", token.content))])
-        lines = [fence + token.info, *token.content.removesuffix("\n").split("\n"), fence]
-    elif kind == "table":
-        cells_of_rows = [_cells_of(line) for line in lines]
-        cells_of_rows[1] = [re.sub("-+", "---", cell) for cell in cells_of_rows[1]]
-        lines = [f"| {' | '.join(cells)} |" for cells in cells_of_rows]
-    elif kind in CONTAINERS:
-        lines = _BLANK_LINES.sub("\n\n", dedent("\n".join(lines))).split("\n")
-    elif kind == "hr":
-        lines = ["---"]
-    elif kind != "html_block":
-        lines = [line.strip() for line in lines]
-    return lines
-
-
-def _heading(token: Token, content: str) -> Heading | None:
-    if "\n" in content or len(content) > 20 * LONGEST_HEADING:
-        return None
-    # A link from a heading to itself, such as `[#](#hours)`, is not in its text.
-    inline = _inline_parser().parseInline(_ANCHOR.sub("", content))[0].children or []
-    text = _plain(inline)
-    left_out = count_words(_plain(inline, has_all=True)) - count_words(text)
-    return Heading(int(token.tag[1:]), text, left_out) if len(text) <= LONGEST_HEADING else None
-
-
-def _plain(tokens: Iterable[Token], *, has_all: bool = False) -> str:
-    """
-    Return the text of a heading as people read it.
-
-    :param has_all: Whether it has attributes, footnotes and the descriptions of images.
-    """
-    texts = []
-    images = []
-    for token in tokens:
-        if token.type == "text":
-            texts.append(token.content if has_all else _REFERENCE.sub(r"\1", _ATTRIBUTES.sub("", token.content)))
-        elif token.type == "image":
-            images.append(_plain(token.children or [], has_all=has_all))
-        elif token.type == "html_inline":
-            # An exponent must not join the number before it.
-            texts.append("^" if token.content.lower().startswith("<sup") else "")
-        else:
-            texts.append(" " if token.type in {"softbreak", "hardbreak"} else token.content)
-    text = "".join(texts)
-    if has_all or not text.strip():
-        # A heading may be only an image, such as a logo.
-        text = " ".join((text, *images))
-    return " ".join(_INVISIBLE.sub("", text).split())
-
-
-def _cells_of(line: str) -> list[str]:
-    """Return the cells of a line of a table, which may be in a quotation."""
-    inner = line.strip().removeprefix("|")
-    if inner.endswith("|") and not inner.endswith("\\|"):
-        inner = inner[:-1]
-    return [cell.strip() for cell in _CELL_BORDER.split(inner)]
-
-
-def _without_formulas(text: str) -> str:
-    """Return a text of the same lines in which formulas between ``$$`` are paragraphs, whatever is in them."""
-    if "$$" not in text:
-        return text
-    parts = []
-    position = 0
-    for formula in _FORMULA.finditer(masked(text)):
-        start = formula.end("before") + len("$$")
-        parts.append(text[position:start])
-        parts.append(_FORMULA_LINE.sub(r"\1x", text[start : formula.end()]))
-        position = formula.end()
-    return "".join(parts) + text[position:]
-
-
-@cache
-def _parser() -> MarkdownIt:
-    """Return a parser that only looks for blocks."""
-    return MarkdownIt("commonmark").disable(["inline", "reference"]).enable("table")
-
-
-@cache
-def _inline_parser() -> MarkdownIt:
-    return MarkdownIt("commonmark").enable("strikethrough")

@@ -369,7 +369,7 @@ def test_only_the_words_of_a_heading_are_the_title(markup):
         ("\n \n# Office {#a}\ntext", "Office"),
         ("Office\n======\ntext", "Office"),
         ("# The `pip` command `a{name='x'}`", "The pip command a{name='x'}"),
-        ("# E=mc<sup>2</sup> &amp; _more_", "E=mc^2 & more"),
+        ("# E=mc<sup>2</sup> &amp; _more_", "E=mc^2^ & more"),
         ("# ![Logo](a.png)", "Logo"),
         ("text\n\n# Office", None),
         ("two\nlines\n---", None),
