@@ -10,18 +10,23 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.knowledge.chunks import first_heading
 from airflow_provider_assistant.knowledge.documents import DocumentRow, DocumentRows, check_on_error, row_without_key
 from airflow_provider_assistant.knowledge.file_kinds import MARKDOWN, reason_hidden, reason_unread
-from airflow_provider_assistant.knowledge.front_matter import Fields, split_front_matter
-from airflow_provider_assistant.knowledge.headings import first_heading
-from airflow_provider_assistant.knowledge.markdown import absolute_links, has_open_comment, joined, without_comments
+from airflow_provider_assistant.knowledge.front_matter import TITLE, split_front_matter, unpublished
+from airflow_provider_assistant.knowledge.markdown import (
+    from_plain_text,
+    plain_notes,
+    with_absolute_links,
+    without_comments,
+)
 from airflow_provider_assistant.knowledge.mdx import without_jsx
-from airflow_provider_assistant.knowledge.publication import reason_unpublished
 from airflow_provider_assistant.parsing.child import ChildParser
 from airflow_provider_assistant.parsing.limits import LARGEST_FILE, UnreadableFileError
+from airflow_provider_assistant.parsing.pages import Fields, Note
 from airflow_provider_assistant.source_account import AccountedRows, SourceAccount
 from airflow_provider_assistant.storage.allowed_root import open_inside
 from airflow_provider_assistant.storage.paths import StoragePath, usable_path
@@ -153,7 +158,7 @@ class _Reader:
                 page = self._markdown_page(name, _decoded(self._content(path, suffix)))
             else:
                 page = self._parsed_page(name, path, suffix)
-            reason = reason_unpublished(page.fields, self._now)
+            reason = unpublished(page.fields, self._now)
         except ValueError as error:
             raise UnreadableFileError(str(error)) from None
         is_expected = True
@@ -180,13 +185,19 @@ class _Reader:
         return content
 
     def _markdown_page(self, name: str, text: str) -> _Page:
-        fields, text = split_front_matter(text)
+        if name.lower().endswith(".txt"):
+            return _Page({}, from_plain_text(text))
+        notes: list[Note] = []
+        fields, text, found = split_front_matter(text)
+        notes += found
+        text = plain_notes(text)
         if name.lower().endswith(".mdx"):
-            text = without_jsx(text)
-        if has_open_comment(text):
-            reason = "is in a comment without an end"
-            self.account.leave_out("passage", reason, name, is_expected=False)
-        return _Page(fields, without_comments(text))
+            text, found = without_jsx(text)
+            notes += found
+        text, found = without_comments(text)
+        for note in (*notes, *found):
+            self.account.leave_out(note.unit, note.reason, name, is_expected=note.is_expected, count=note.count)
+        return _Page(fields, text)
 
     def _parsed_page(self, name: str, path: StoragePath, suffix: str) -> _Page:
         content = self._content(path, suffix)
@@ -249,8 +260,8 @@ def _row(name: str, page: _Page, addresses: _Addresses) -> DocumentRow:
     url = addresses.of(name, _first_text(page.fields, URL))
     text = page.text
     if url:
-        text = absolute_links(text, partial(addresses.of_link, name, url))
-    title = _first_text(page.fields, ("title",)) or first_heading(page.text) or _title_of(name)
+        text = with_absolute_links(text, partial(addresses.of_link, name, url))
+    title = _first_text(page.fields, TITLE) or first_heading(page.text) or _title_of(name)
     return DocumentRow(
         key=name,
         parent=name,
@@ -260,6 +271,14 @@ def _row(name: str, page: _Page, addresses: _Addresses) -> DocumentRow:
         url=url,
         date=_first_text(page.fields, DATE),
     )
+
+
+def joined(base: str, target: str) -> str:
+    """Return the absolute address of a target; the target itself if it is not an address."""
+    try:
+        return urljoin(base, target)
+    except ValueError:  # such as "http://[", which is no address
+        return target
 
 
 def _title_of(name: str) -> str:
@@ -343,7 +362,7 @@ def _front_matter_of_html(content: bytes) -> tuple[Fields, bytes]:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         return {}, content
-    fields, text = split_front_matter(text.replace("\r\n", "\n"))
+    fields, text, _ = split_front_matter(text.replace("\r\n", "\n"))
     return fields, text.encode()
 
 

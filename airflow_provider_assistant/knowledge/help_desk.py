@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.knowledge.chunks import first_heading
 from airflow_provider_assistant.knowledge.documents import (
     DocumentRow,
     DocumentRows,
@@ -17,8 +18,8 @@ from airflow_provider_assistant.knowledge.documents import (
     row_without_key,
     text_of,
 )
-from airflow_provider_assistant.knowledge.headings import first_heading
-from airflow_provider_assistant.knowledge.markdown import absolute_links, joined
+from airflow_provider_assistant.knowledge.files import joined
+from airflow_provider_assistant.knowledge.markdown import with_absolute_links
 from airflow_provider_assistant.parsing.child import ChildParser
 from airflow_provider_assistant.parsing.confluence import html_of_storage
 from airflow_provider_assistant.parsing.limits import UnreadableFileError
@@ -182,7 +183,7 @@ def _row(
         return None
     url = _address(article, fields)
     if url:
-        text = absolute_links(text, partial(joined, url))
+        text = with_absolute_links(text, partial(joined, url))
     return DocumentRow(
         key=name,
         parent=name,

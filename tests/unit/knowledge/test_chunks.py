@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import random
 import re
+from collections import Counter
 from functools import partial
+from html.parser import HTMLParser
+from urllib.parse import urljoin
 
 import pytest
+from markdown_it import MarkdownIt
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.knowledge import split_documents, with_source
-from airflow_provider_assistant.knowledge.markdown import absolute_links, joined, without_comments
+from airflow_provider_assistant.knowledge import split_documents
+from airflow_provider_assistant.knowledge.chunks import first_heading
+from airflow_provider_assistant.knowledge.markdown import with_absolute_links, without_comments
 from tests.chunk_faults import faults
-from tests.markdown_pages import Pages
+from tests.markdown_pages import KINDS, Pages
 
 WORDS = ("office", "opens", "at", "nine", "and", "closes", "when", "everybody", "has", "left", "for", "the", "evening")
 
@@ -115,79 +120,20 @@ def test_white_space_changes_neither_text_nor_key(seed):
         assert split("\r\n".join(changed), size) == split(text, size)
 
 
-NOTES = """
-!!! warning "Careful"
-    Read *this*.
-
-    ```yaml
-    # no heading
-    key:
-      inner: 1
-    ```
-
-    ??? question inline end
-        Nested.
-!!! tip
-\t- a
-
-=== "Linux"
-
-    ## Packages
-
-    apt
-
-!!! note ""
-    Untitled.
-
-```md
-!!! note
-    code
-```
-
-!!! no note
-because nothing is indented
-"""
-FLAT = """**Careful**
-
-Read *this*.
-
-```yaml
-# no heading
-key:
-  inner: 1
-```
-
-**Question**
-
-Nested.
-
-**Tip**
-
-- a
-
-**Linux**
-
-# Packages
-
-apt
-
-Untitled.
-
-```md
-!!! note
-    code
-```
-
-!!! no note
-because nothing is indented"""
+def test_a_heading_in_a_tab_begins_a_section():
+    assert split('=== "Linux"\n\n    ## Packages\n\n    apt')[-1]["title"] == "Handbook > Packages"
 
 
-def test_the_text_of_notes_and_tabs_is_no_code():
-    above, below = FLAT.split("\n\n# Packages\n\n")
-    assert [(chunk["title"], chunk["content"]) for chunk in split(NOTES, 500)] == [
-        ("Handbook", above),
-        ("Handbook > Packages", below),
-    ]
+@pytest.mark.parametrize(
+    ("before", "first", "last"),
+    [("", "$$", "$$"), ("text\n", "$$x", "$$"), ("> ", "$$", "y $$"), ("- ", "$$x", "y $$ ")],
+)
+def test_a_line_in_a_formula_is_no_heading(before, first, last):
+    indentation = "> " if before == "> " else " " * len(before.rpartition("\n")[2])
+    text = f"{before}{first}\n{indentation}# a\n{indentation}{last}\n\n# b\n\nc"
+    assert [chunk["title"] for chunk in split(text)] == ["Handbook", "Handbook > b"]
+    for other in ("$$\n# b\nnever ends", "$$ a $$ b\n# b\n$$", "$$$ dear\n\n# b\n$$"):
+        assert split(other)[-1]["title"] == "Handbook > b"
 
 
 def test_a_table_in_a_quotation_or_a_list_repeats_its_header():
@@ -196,7 +142,7 @@ def test_a_table_in_a_quotation_or_a_list_repeats_its_header():
         chunks = split(mark + table.strip().replace("\n", f"\n{next_mark}"), 100)
         tables = [chunk["content"].removeprefix("1. text\n\n") for chunk in chunks]
         assert len(tables) > 3
-        assert all(one.startswith("| A | B |\n| --- | --- |\n| row ") for one in tables if one != "1. text")
+        assert all(re.match(r" *\| A \| B \|\n *\| --- \| --- \|\n *\| row ", one) for one in tables)
 
 
 @pytest.mark.parametrize(
@@ -221,9 +167,8 @@ def test_a_row_that_is_too_long_for_its_header_is_a_list_of_cells():
     header = "| Country | Opening hours |\n|---|---|\n"
     chunks = split(f"{header}| Norway | {'from nine to five, ' * 4}|\n| Chile | ten |", 70)
     assert [chunk["content"] for chunk in chunks] == [
-        "Country: Norway",
-        "Opening hours: from nine to five, from nine to five, from nine to",
-        "five, from nine to five,",
+        "Country: Norway\nOpening hours: from nine to five, from nine to five,",
+        "from nine to five, from nine to five,",
         "| Country | Opening hours |\n| --- | --- |\n| Chile | ten |",
     ]
 
@@ -254,7 +199,6 @@ def test_sizes_in_tokens():
         return len(re.findall(r"\w+|[^\w\s]", text))
 
     text = text_of(handbook(random.Random(1), 20))
-    assert split(text, 200, length=None) == split(text, 200, length=len)
     chunks = split(text, 200, length=tokens)
     assert 100 < max(tokens(chunk["content"]) for chunk in chunks) <= 200
     assert counted < 25 * len(text)
@@ -271,15 +215,46 @@ def test_a_row_without_key_stays_as_it_is():
     ]
 
 
-def test_what_is_left_out_is_counted():
-    texts = ["---\n\n# A\n\nsame\n\n# A\n\nsame", " \n", "## \n\n![](x.png)", "text"]
-    rows = split_documents([row(text, key=f"{number}.md") for number, text in enumerate(texts)])
-    assert len(list(rows)) == 2
+def test_equal_chunks_and_parts_of_a_page_have_keys_of_their_own():
+    """An edit above changes none of them, and a page of a PDF does not have its number in its key."""
+    texts = ["# A\n\nsame\n\n# A\n\nsame", "same", "text", "same"]
+    rows = [row(text, key=f"a.pdf#page={number}", parent="a.pdf") for number, text in enumerate(texts)]
+    before = [chunk["key"] for chunk in split_documents(rows)]
+    assert len(set(before)) == len(before) == 5
+    inserted = [row("new", key="a.pdf#page=9", parent="a.pdf"), *rows]
+    after = [chunk["key"] for chunk in split_documents(inserted)]
+    assert set(before) < set(after)
+    assert len(after) == len(set(after)) == 6
+
+
+def test_what_readers_cannot_read_is_counted():
+    rows = split_documents([row("---\n\n![](x.png)\n\n# A {#id}\n\n[a]: https://x.org/b"), row(" \n", key="b.md")])
+    assert [chunk["content"] for chunk in rows] == ["A"]
     assert [(one.unit, one.count, one.reason, one.is_expected) for one in rows.account.left_out] == [
         ("page", 1, "has no text", False),
-        ("chunk", 2, "has no words", True),
-        ("chunk", 1, "repeats an equal chunk of its page", True),
+        ("word", 7, "in badges, tags and addresses alone", True),
+        ("word", 1, "in attributes and images of a heading", True),
     ]
+
+
+@pytest.mark.parametrize("sign", ["<https://x.org/a>", "👍", "★★★★☆", "~~~\n!=\n~~~", "¥"])
+def test_an_answer_may_be_a_sign_or_an_address(sign):
+    assert [chunk["content"] for chunk in split(f"# How?\n\n{sign}\n\n# Why?\n\ntext")] == [sign, "text"]
+
+
+def test_the_address_is_cited_within_the_size():
+    rows = [row("{url} " + "word " * 100, url="https://x/a"), row("c"), row("d", url="https://x/" + "a" * 90)]
+    chunks = split_documents(rows, 100, cite="Source: {url}")
+    contents = [chunk["content"] for chunk in chunks]
+    assert all(text.endswith("\n\nSource: https://x/a") for text in contents[:-2])
+    assert contents[-2:] == ["c", "d"]
+    assert 90 < max(map(len, contents)) <= 100
+    assert [left_out.unit for left_out in chunks.account.unexpected] == ["citation"]
+    # Another address changes no key: the load replaces the document.
+    moved = list(split_documents([row("text", url="https://y/a")], cite="{url}"))
+    assert moved[0]["key"] == split("text")[0]["key"]
+    with pytest.raises(AssistantInputError, match="cite must contain"):
+        split_documents([], cite="Source")
 
 
 def test_another_title_of_the_page_changes_no_key():
@@ -326,8 +301,8 @@ def test_hostile_texts_take_linear_time():
         assert all(len(chunk["content"]) <= 2000 for chunk in split(text, 2000))
     for text in HOSTILE:
         # A comment that begins a block and has no end hides the rest.
-        assert without_comments(text).strip() == ("" if text.startswith("<!--") else text.strip())
-        changed = absolute_links(f"[a](b)\n\n{text}", partial(joined, "https://x.org/"))
+        assert without_comments(text)[0].strip() == ("" if text.startswith("<!--") else text.strip())
+        changed = with_absolute_links(f"[a](b)\n\n{text}", partial(urljoin, "https://x.org/"))
         assert changed == f"[a](https://x.org/b)\n\n{text}"
 
 
@@ -346,19 +321,125 @@ def test_an_impossible_size_is_refused_at_once(size):
         split_documents([], size)
 
 
-def test_the_source_is_appended_to_the_text():
-    rows = [row("{a} {date}", url="https://x/a", date="2026-11-22"), row("b", url="https://x/b"), row("c")]
-    rows.append(row("", url="https://x/d"))
-    assert [one["content"] for one in with_source(rows)] == [
-        "{a} {date}\n\nSource: https://x/a",
-        "b\n\nSource: https://x/b",
-        "c",
-        "",
+CHARACTERS = ["e\u0301", "नी", "👩‍👩‍👧", "1\ufe0f\u20e3", "か\u3099", "漢", "x", "\u0628\u064e"]
+SENTENCES = ["J. Smith opens at 9 a.m. every day.", "Really?", "Yes: see [A b](https://x.org/a.b)!", "¿Sí?", "“Done.”",
+             "कार्यालय खुला है।", "هل المكتب مفتوح؟"]  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [16, 40, 100])
+def test_a_long_text_is_cut_at_sentences_then_words_then_anywhere(size):
+    dice = random.Random(size)
+    for parts, joint, fitting in (
+        (SENTENCES, " ", 40),
+        (["Monday", "Tuesday `9 - 5`", "a"], "\n", 16),
+        (CHARACTERS, "", 16),
+    ):
+        chosen = dice.choices(parts, k=100)
+        pieces = [chunk["content"] for chunk in split(joint.join(chosen), size)]
+        assert "".join("".join(pieces).split()) == "".join("".join(chosen).split())
+        assert max(map(len, pieces)) <= size
+        if size >= fitting:
+            assert all(piece.endswith(tuple(parts)) for piece in pieces)
+
+
+PLAIN = ["Install", "1.2 Install on *", "Do you ship on Sunday? No.", "Größe & Gewicht", "50 % [sic]", "x < y > z"]
+# What a site generator, an HTML page or a person puts around the words of a heading.
+MARKUP = [
+    "X {#an-id}", "X {: .no_toc}", 'X {: #id title="a b" }', "X {/* #id */}", "X [#an-id]",
+    'X {%- include version.html version="4.0" -%}', "[X](https://example.com/a)", "[X][ref]", "X [](#x)",
+    'X [¶](#x "Permanent link")', "[#](#x) X", "X ¶", "X\u200b", "**X**", "~~X~~", '<a name="x"></a>X',
+    "X <!-- a comment -->", "![Logo](logo.png) X", "X[^1]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("markup", MARKUP)
+def test_only_the_words_of_a_heading_are_the_title(markup):
+    for plain in PLAIN:
+        if "[" in plain and markup.startswith("[X]"):
+            continue
+        heading = markup.replace("X", plain.replace("*", "\\*").replace("<", "&lt;"))
+        (chunk,) = split_documents([row(f"## {heading}\n\ntext\n\n[ref]: https://example.com", title=None)])
+        assert chunk["title"] == plain
+        assert chunk["key"].split("#", 1)[1].startswith(plain)
+
+
+@pytest.mark.parametrize(
+    ("text", "heading"),
+    [
+        ("\n \n# Office {#a}\ntext", "Office"),
+        ("Office\n======\ntext", "Office"),
+        ("# The `pip` command `a{name='x'}`", "The pip command a{name='x'}"),
+        ("# E=mc<sup>2</sup> &amp; _more_", "E=mc^2^ & more"),
+        ("# ![Logo](a.png)", "Logo"),
+        ("text\n\n# Office", None),
+        ("two\nlines\n---", None),
+        ("# {#only-an-id}", None),
+        ("# " + "word " * 100, None),
+        ("---\n# Office", None),
+    ],
+)
+def test_the_first_heading(text, heading):
+    assert first_heading(text) == heading
+
+
+class Shown(HTMLParser):
+    """The words that a browser shows of a page."""
+
+    def __init__(self, markdown: str) -> None:
+        super().__init__()
+        self.words: Counter[str] = Counter()
+        self.feed(MarkdownIt("commonmark").enable("table").render(markdown))
+        self.close()
+
+    def handle_data(self, data: str) -> None:
+        self.words.update(re.findall(r"\w+", data))
+
+
+@pytest.mark.promise("sources of documents", "Each word of a page is in its chunks, or it is counted with a reason.")
+@pytest.mark.parametrize("seed", range(3))
+def test_words_in_are_words_out_and_words_left_out(seed):
+    dice = random.Random(seed)
+    # The other parser shows addresses of links in HTML.
+    pages = Pages(dice, kinds=[kind for kind in KINDS if kind != "html"])
+    for _ in range(10):
+        text = re.sub(r"^(#+ .*)", r"\1 {#anchor}", pages.page(), flags=re.MULTILINE)
+        rows = split_documents([row(text, title=None)], dice.choice([100, 400, 2000]))
+        shown: Counter[str] = Counter()
+        for chunk in rows:
+            shown += Shown(chunk["content"]).words + Counter(re.findall(r"\w+", chunk["title"] or ""))
+        lost = Shown(text).words - shown
+        assert sum(lost.values()) <= rows.account.count
+        assert set(lost) <= {"anchor"}
+
+
+EDITS = {
+    "insert a paragraph": lambda part: f"New.\n\n{part}",
+    "change a word": lambda part: part.replace("u", "changed", 1),
+    "append": lambda part: f"{part}\n\nAs of today.",
+    "delete": lambda part: "",
+    "insert a list": lambda part: f"{part}\n\n- one\n- two",
+    "insert a table": lambda part: f"{part}\n\n| A |\n|---|\n| b |",
+    "insert code": lambda part: f"```\n# no heading\n```\n\n{part}",
+    "insert a comment": lambda part: f"<!-- a comment -->\n\n{part}",
+    "insert a heading": lambda part: f"{part}\n\n## New heading\n\ntext",
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edit_changes_only_its_section(edit):
+    pages = Pages(random.Random(edit), kinds=["paragraph", "table", "code", "list"])
+    sections = [
+        [f"## Section {number}", pages.block(dice)] for number, dice in enumerate(["table", "list", "code"] * 5)
     ]
-    with_date = with_source(rows, "{source} {date}: {content}")
-    assert [one["content"] for one in with_date] == [
-        "https://x/a 2026-11-22: {a} {date}",
-        "https://x/b : b",
-        "c",
-        "",
-    ]
+
+    def keys() -> dict[str, str]:
+        text = "\n\n".join(["# Page", *("\n\n".join(section) for section in sections)])
+        return {chunk["key"]: chunk["content"] for chunk in split(text, 300)}
+
+    before = keys()
+    sections[7][1] = EDITS[edit](sections[7][1])
+    after = keys()
+    assert before != after
+    changed = [key for key in before.keys() ^ after.keys() if "#Section 7#" not in key]
+    assert not [key for key in changed if "New heading" not in key]
+    assert all(after[key] == content for key, content in before.items() if key in after)
