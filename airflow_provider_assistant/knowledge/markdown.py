@@ -364,3 +364,6 @@ def _target(text: str, start: int, end: int) -> Span:
         # Without the angle brackets.
         return Span(start + 1, destination.pos - 1)
     return Span(start, destination.pos)
+
+
+with_absolute_links = absolute_links

@@ -83,6 +83,8 @@ class ChildParser:
         :raises UnreadableFileError: The file is damaged, encrypted, too large or takes too long.
         :raises ModuleNotFoundError: A library for this suffix is not installed.
         """
+        if "encoding" in details:
+            return _page_of(self.parse(PAGE, content, url="", content_type=f"text/html; charset={details.pop('encoding')}", **{"remove": "", "select": "", **details}))
         library = _missing_library(kind)
         if library:
             raise ModuleNotFoundError(f"No module named {library!r}", name=library)
@@ -128,6 +130,14 @@ class ChildParser:
     def _start_process(self) -> Connection:
         self._process, self._connection = start_process(__package__, self._seconds, self._memory)
         return self._connection
+
+
+def _page_of(reply):  # type: ignore
+    from airflow_provider_assistant.parsing.pages import Page
+
+    fields = {name: value for name, value in reply.items() if name != "text"}
+    fields["canonical"] = fields.pop("url", "")
+    return Page(fields, reply.get("text", ""))
 
 
 def start_process(module: str, *arguments: float) -> tuple[subprocess.Popen[bytes], Connection]:
