@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from email.utils import parsedate_to_datetime
@@ -137,40 +137,50 @@ def listing_of(content: bytes, limit: int) -> Listing:
     :raises Skipped: The content is another kind of document, is not well-formed, or has more addresses.
     """
     listing = Listing()
-    if content.lstrip(b"\xef\xbb\xbf \t\r\n")[:4].lower() == b"http":
-        lines = map(str.strip, content.decode("utf-8-sig", "replace").splitlines())
-        entries: Iterable[dict[str, str]] = ({"loc": line} for line in lines)
-    else:
-        _check_xml(content)
-        entries = _entries(content, listing)
-    for entry in entries:
-        url = entry.get("loc") or entry.get("link")
-        dates = [iso_date(entry.get(name, "")) for name in DATES]
-        if url:
-            listing.dates.setdefault(url, next(filter(None, dates), None))
-        if len(listing.dates) > limit:
-            raise Skipped(f"lists more than {limit:,} addresses")
+    is_text = content.lstrip(b"\xef\xbb\xbf \t\r\n")[:4].lower() == b"http"
+    try:
+        for entry in _lines(content) if is_text else _entries(content, listing):
+            url = entry.get("loc") or entry.get("link")
+            dates = [iso_date(entry.get(name, "")) for name in DATES]
+            if url:
+                listing.dates.setdefault(url, next(filter(None, dates), None))
+            if len(listing.dates) > limit:
+                raise Skipped(f"lists more than {limit:,} addresses")
+    except ElementTree.ParseError as error:
+        raise Skipped(f"is not well-formed XML: {error}") from None
+    except (LookupError, UnicodeError) as error:
+        raise Skipped(f"has an unknown encoding: {error}") from None
     return listing
 
 
-def _check_xml(xml: bytes) -> None:
-    """Check that XML is well-formed, and declares no entities: their text could fill the memory."""
+def _lines(text: bytes) -> Iterator[dict[str, str]]:
+    for line in text.decode("utf-8-sig", "replace").splitlines():
+        yield {"loc": line.strip()}
+
+
+class _RootBegins(Exception):
+    """The declarations of a document are over."""
+
+
+def _check_declarations(xml: bytes) -> None:
+    """Check that XML declares no entities: their text could fill the memory."""
 
     def refuse(*_: Any) -> None:
         raise Skipped("declares entities, which sitemaps and feeds do not need")
 
+    def stop(*_: Any) -> None:
+        raise _RootBegins
+
     parser = expat.ParserCreate()
     parser.EntityDeclHandler = refuse
-    try:
+    parser.StartElementHandler = stop
+    with contextlib.suppress(_RootBegins, expat.ExpatError, LookupError, UnicodeError):
         parser.Parse(xml, True)
-    except expat.ExpatError as error:
-        raise Skipped(f"is not well-formed XML: {error}") from None
-    except (LookupError, UnicodeError) as error:
-        raise Skipped(f"has an unknown encoding: {error}") from None
 
 
 def _entries(xml: bytes, listing: Listing) -> Iterator[dict[str, str]]:
     """Yield the texts of each entry by the names of its elements, and drop what was read."""
+    _check_declarations(xml)
     path: list[ElementTree.Element] = []
     entry: dict[str, str] = {}
     for event, element in ElementTree.iterparse(io.BytesIO(xml), ("start", "end")):  # noqa: S314 (it has no entities)
