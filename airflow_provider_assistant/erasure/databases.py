@@ -19,7 +19,7 @@ from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.attempts import chunks
 from airflow_provider_assistant.ledger.database import ledger_errors, transaction
 from airflow_provider_assistant.ledger.schema import DOCUMENT_KINDS, attempts, tries
-from airflow_provider_assistant.storage.private_files import private_umask
+from airflow_provider_assistant.storage.private import private_umask
 
 # Rows in memory at a time.
 ROWS = 50_000

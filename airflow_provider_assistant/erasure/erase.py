@@ -20,7 +20,7 @@ from airflow_provider_assistant.erasure.files import FOREIGN, FileEraser
 from airflow_provider_assistant.erasure.person import Person
 from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantError, AssistantInputError
 from airflow_provider_assistant.ledger import Ledger
-from airflow_provider_assistant.storage.private_files import create_private, make_folder
+from airflow_provider_assistant.storage.private import create_private, make_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa

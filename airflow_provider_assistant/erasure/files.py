@@ -23,9 +23,8 @@ from airflow_provider_assistant.evaluation.runs import VERDICTS
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
 from airflow_provider_assistant.lake.publish import encoded
 from airflow_provider_assistant.ledger import Ledger, sqlite_engine
-from airflow_provider_assistant.source_account import SourceAccount
-from airflow_provider_assistant.storage.folders import ANY_FOLDERS, files_below, local_path
-from airflow_provider_assistant.storage.paths import StoragePath, object_storage_path, usable_path
+from airflow_provider_assistant.storage.listing import storage_files
+from airflow_provider_assistant.storage.opening import StoragePath, local_path, object_storage_path, usable_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -100,18 +99,12 @@ class FileEraser:
         if not folder.is_dir():
             raise AssistantInputError(f"there is no file or folder {root!r}", field="path")
         try:
-            found = files_below(
-                folder,
-                ANY_FOLDERS,
-                SourceAccount(),
-                reason_skipped=lambda _: None,
-                check_link=lambda _: None,
-            )
+            found = storage_files(folder, allow_empty=True, reason_skipped=lambda _: None)
         except AssistantInputError as error:
             self.not_reached[str(folder)] = error.happened
             return []
         # The answers come last: if this is interrupted, the next run still knows the keys.
-        return sorted((file.path for file in found), key=lambda path: (path.name in ANSWERS, str(path)))
+        return sorted((path for _name, path in found), key=lambda path: (path.name in ANSWERS, str(path)))
 
     def _file(self, path: StoragePath) -> Counts:
         local = local_path(path)

@@ -14,7 +14,7 @@ from airflow_provider_assistant.evaluation.summary import Summary
 from airflow_provider_assistant.lake import DATASETS
 from airflow_provider_assistant.lake.partitions import FOLDER
 from airflow_provider_assistant.loading.findings import findings_schema
-from airflow_provider_assistant.storage.paths import StoragePath
+from airflow_provider_assistant.storage.opening import StoragePath
 
 if TYPE_CHECKING:
     import pyarrow as pa

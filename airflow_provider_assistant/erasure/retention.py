@@ -26,7 +26,7 @@ from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.database import transaction
 from airflow_provider_assistant.ledger.schema import attempts
 from airflow_provider_assistant.ledger.settle import prune
-from airflow_provider_assistant.storage.paths import StoragePath, object_storage_path, usable_path
+from airflow_provider_assistant.storage.opening import StoragePath, object_storage_path, usable_path
 
 # Beginning of what replaces the id of a request.
 PRUNED = "pruned-"

@@ -181,7 +181,7 @@ def _file(path: ObjectStoragePath) -> tuple[pa.Table | None, Callable[[pa.Table]
     import pyarrow.parquet as pq
 
     from airflow_provider_assistant.lake import check_writable, replace
-    from airflow_provider_assistant.storage.paths import reading
+    from airflow_provider_assistant.storage.opening import reading
 
     # Verdicts that cannot be saved would be paid for again.
     check_writable(path.parent)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantWarehouseError
-from airflow_provider_assistant.storage.paths import object_storage_path
+from airflow_provider_assistant.storage.opening import object_storage_path
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -23,8 +23,8 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 from airflow_provider_assistant import __version__
 from airflow_provider_assistant.exceptions import AssistantError, AssistantStorageError
 from airflow_provider_assistant.names import LONGEST_WITH_SUFFIX, file_name
-from airflow_provider_assistant.storage.paths import object_storage_path
-from airflow_provider_assistant.storage.private_files import make_folder, open_to_write
+from airflow_provider_assistant.storage.opening import object_storage_path
+from airflow_provider_assistant.storage.private import make_folder, open_to_write
 
 if TYPE_CHECKING:
     import pyarrow as pa

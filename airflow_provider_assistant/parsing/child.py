@@ -84,7 +84,15 @@ class ChildParser:
         :raises ModuleNotFoundError: A library for this suffix is not installed.
         """
         if "encoding" in details:
-            return _page_of(self.parse(PAGE, content, url="", content_type=f"text/html; charset={details.pop('encoding')}", **{"remove": "", "select": "", **details}))
+            return _page_of(
+                self.parse(
+                    PAGE,
+                    content,
+                    url="",
+                    content_type=f"text/html; charset={details.pop('encoding')}",
+                    **{"remove": "", "select": "", **details},
+                )
+            )
         library = _missing_library(kind)
         if library:
             raise ModuleNotFoundError(f"No module named {library!r}", name=library)

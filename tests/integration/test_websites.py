@@ -22,7 +22,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantTimeoutError,
 )
 from airflow_provider_assistant.knowledge import split_documents, website, website_documents, write_documents
-from airflow_provider_assistant.knowledge.fetch import Fetcher, Skipped
+from airflow_provider_assistant.knowledge.fetch import Fetcher
 from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
 from airflow_provider_assistant.parsing.child import ChildParser
 from airflow_provider_assistant.texts import escaped

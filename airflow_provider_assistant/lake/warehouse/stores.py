@@ -15,7 +15,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantInputError,
     AssistantWarehouseError,
 )
-from airflow_provider_assistant.storage.private_files import make_folder, private_umask
+from airflow_provider_assistant.storage.private import make_folder, private_umask
 
 if TYPE_CHECKING:
     import duckdb

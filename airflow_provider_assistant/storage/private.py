@@ -13,22 +13,17 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import BinaryIO, cast
 
-from airflow_provider_assistant.storage.folders import local_path
-
-if TYPE_CHECKING:
-    from airflow_provider_assistant.storage.paths import StoragePath
+from airflow_provider_assistant.storage.opening import StoragePath, local_path
 
 DEFAULT_UMASK = 0o022
-# Where Linux shows the umask of a process.
-STATUS = "/proc/self/status"
 
 
 def open_to_write(path: StoragePath) -> BinaryIO:
     """Open a file to write bytes, as ``open("wb")`` does. A file that exists keeps its mode."""
     local = local_path(path)
-    if isinstance(local, Path):
+    if local is not None:
         create_private(local)
     return cast("BinaryIO", path.open("wb"))
 
@@ -45,13 +40,9 @@ def make_folder(path: StoragePath) -> None:
     if local is None:
         path.mkdir(parents=True, exist_ok=True)
         return
-    missing = [local]
-    for folder in local.parents:
-        if folder.is_dir():
-            break
-        missing.append(folder)
-    for folder in reversed(missing):
-        folder.mkdir(mode=0o777 & ~_denied(), exist_ok=True)
+    for folder in reversed([local, *local.parents]):
+        if not folder.is_dir():
+            folder.mkdir(mode=0o777 & ~_denied(), exist_ok=True)
 
 
 @contextlib.contextmanager
@@ -61,8 +52,7 @@ def private_umask() -> Iterator[None]:
 
     The umask belongs to the process, so other threads create private files meanwhile, too.
     """
-    before = _umask()
-    os.umask(before | _denied())
+    before = os.umask(_denied())
     try:
         yield
     finally:
@@ -71,16 +61,11 @@ def private_umask() -> Iterator[None]:
 
 def _denied() -> int:
     """Return the bits of a mode that a new file must not have."""
-    umask = _umask()
+    try:
+        status = Path("/proc/self/status").read_text()
+        umask = int(re.findall(r"^Umask:\s*([0-7]+)", status, re.MULTILINE)[0], 8)
+    except (OSError, IndexError):
+        # Only Linux shows the umask of a process without changing it for a moment.
+        umask = os.umask(0o077)
+        os.umask(umask)
     return 0o077 if umask == DEFAULT_UMASK else umask
-
-
-def _umask() -> int:
-    """Return the umask of the process. Only Linux can tell it without changing it for a moment."""
-    with contextlib.suppress(OSError), open(STATUS, "rb") as status:  # noqa: PTH123 (tests replace Path.open)
-        match = re.search(rb"^Umask:\s*([0-7]+)", status.read(), re.MULTILINE)
-        if match:
-            return int(match.group(1), 8)
-    umask = os.umask(0o077)
-    os.umask(umask)
-    return umask
