@@ -183,20 +183,30 @@ def _is_readable(path: StoragePath) -> bool:
 
 
 def _object_names(folder: Any, pattern: Sequence[str]) -> Iterator[str]:
-    options: dict[str, Any] = {} if "**" in pattern else {"maxdepth": len(pattern)}
-    # Object storage lists all at once. Other file systems are listed folder by folder, and leave errors out.
     classes = [kind for kind in type(folder.fs).__mro__ if kind.__name__ != "AsyncFileSystem"]
-    if not any("_find" in vars(kind) for kind in classes):
-        options["on_error"] = _refuse
-    start = len(folder.path.strip("/"))
-    for path in folder.fs.find(folder.path, **options):
-        name = path.strip("/")[start:].lstrip("/")
-        # Some object storage has an empty object for a folder.
-        if name and not path.endswith("/"):
-            yield name
+    if any("_find" in vars(kind) for kind in classes):
+        # Object storage lists all at once.
+        options = {} if "**" in pattern else {"maxdepth": len(pattern)}
+        start = len(folder.path.strip("/"))
+        for path in folder.fs.find(folder.path, **options):
+            name = path.strip("/")[start:].lstrip("/")
+            # Some object storage has an empty object for a folder.
+            if name and not path.endswith("/"):
+                yield name
+        return
+    # Other file systems are listed folder by folder; fsspec itself leaves out those that cannot be read.
+    prefixes = deque([""])
+    while prefixes:
+        prefix = prefixes.popleft()
+        for entry in folder.fs.ls(f"{folder.path}/{prefix}".rstrip("/"), detail=True):
+            name = prefix + entry["name"].rstrip("/").rpartition("/")[2]
+            if entry["type"] != "directory":
+                yield name
+            elif _may_lead(name, pattern):
+                prefixes.append(f"{name}/")
 
 
 def _refuse(error: OSError) -> None:
-    """Raise the error of a folder that cannot be read. One that has only the empty object for itself does not exist."""
+    """Raise the error of a folder that cannot be read, which os.walk() leaves out. One that is deleted has no files."""
     if not isinstance(error, FileNotFoundError):
         raise error

@@ -12,7 +12,6 @@ import fsspec
 import pytest
 from airflow.sdk import ObjectStoragePath
 from airflow.sdk.io import attach
-from fsspec import AbstractFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from airflow_provider_assistant.exceptions import AssistantInputError
@@ -39,7 +38,6 @@ class Stepwise(MemoryFileSystem):
     protocol = "stepwise"
     store: dict = {}  # noqa: RUF012
     pseudo_dirs = [""]  # noqa: RUF012
-    find = AbstractFileSystem.find
 
     @classmethod
     def _strip_protocol(cls, path):
@@ -48,9 +46,6 @@ class Stepwise(MemoryFileSystem):
     def ls(self, path, detail=True, **kwargs):
         if path.rstrip("/").endswith("/secret"):
             raise PermissionError(errno.EACCES, "no rights", path)
-        if path.rstrip("/").endswith("/nothing"):
-            # As S3 does if a folder has only the empty object for itself.
-            raise FileNotFoundError(path)
         return super().ls(path, detail, **kwargs)
 
 
@@ -63,7 +58,6 @@ class Flat(Stepwise):
     _find = None
 
     def find(self, path, *args, **kwargs):
-        assert "on_error" not in kwargs
         return [*super().find(path, *args, **kwargs), f"{path}/"]
 
 

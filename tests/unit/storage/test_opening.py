@@ -153,7 +153,7 @@ def test_no_file_from_outside_is_sent(
     service.answer("retry-after:0", path="documents", times=2)
     path = link / name if way == "folder" else link
     operator = kind(task_id="t", allowed_root=str(root), **{argument: str(path)}, **options)
-    with pytest.raises(AssistantError, match="allowed_root|1 rejected"):
+    with pytest.raises(AssistantError, match=r"allowed_root|1 rejected"):
         operator.execute(task_context("t"))
     assert OUTSIDE not in str([service.documents(), service.chats()])
 
