@@ -198,8 +198,12 @@ def _object_names(folder: Any, pattern: Sequence[str]) -> Iterator[str]:
     prefixes = deque([""])
     while prefixes:
         prefix = prefixes.popleft()
-        for entry in folder.fs.ls(f"{folder.path}/{prefix}".rstrip("/"), detail=True):
+        path = f"{folder.path}/{prefix}".strip("/")
+        for entry in folder.fs.ls(f"/{path}", detail=True):
             name = prefix + entry["name"].rstrip("/").rpartition("/")[2]
+            if entry["name"].strip("/") == path:
+                # Some list the folder itself.
+                continue
             if entry["type"] != "directory":
                 yield name
             elif _may_lead(name, pattern):

@@ -20,7 +20,12 @@ from airflow_provider_assistant.lake.warehouse.stores import (
     SCHEMA,
     WarehouseTransaction,
 )
-from airflow_provider_assistant.storage.databases import UnusableDatabaseError, cause_of, engine_of_connection
+from airflow_provider_assistant.ledger.engine import (
+    UnusableDatabaseError,
+    engine_of_connection,
+    sqlstate_of,
+    todo_of,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,7 +77,7 @@ class PostgresTransaction:
                         self.run(statement)
                     self._limit_waits(self._lock_timeout)
             except sa.exc.DBAPIError as error:
-                is_locked = _code(error) == LOCK_NOT_AVAILABLE
+                is_locked = sqlstate_of(error) == LOCK_NOT_AVAILABLE
                 remaining -= ATTEMPT + PAUSE
                 if is_locked and remaining >= 0:
                     time.sleep(PAUSE)
@@ -179,32 +184,22 @@ def _lock_key(schema: str) -> str:
     return f"hashtext({name})"
 
 
-def _code(error: Exception) -> str | None:
-    """Return PostgreSQL's code of an error."""
-    # SQLAlchemy keeps the error of the driver in "orig"; psycopg2 calls the code pgcode.
-    driver_error = getattr(error, "orig", error)
-    code: str | None = getattr(driver_error, "sqlstate", None)
-    return code or getattr(driver_error, "pgcode", None)
-
-
 def _explained(error: Exception, engine: sa.Engine, schema: str, lock_timeout: float) -> AssistantWarehouseError:
     # Keep the first line only: the others, and SQLAlchemy's own text, may contain data of rows.
     lines = str(getattr(error, "orig", error)).strip().splitlines()
     reason = lines[0] if lines else type(error).__name__
     todo = AssistantWarehouseError.default_todo
-    cause = cause_of(error)
-    if cause:
-        todo = f"{cause.todo} Then run the task again."
-        if cause.reason and cause.reason != reason:
-            reason = f"{cause.reason}: {reason}"
+    known = todo_of(error)
+    if known:
+        todo = f"{known} Then run the task again."
     # What blocks or lacks is for the message only: without it, the error is still clear.
     with contextlib.suppress(sa.exc.SQLAlchemyError):
-        if _code(error) == LOCK_NOT_AVAILABLE:
+        if sqlstate_of(error) == LOCK_NOT_AVAILABLE:
             reason = f"other sessions have held a lock for {lock_timeout:g} s: {reason}"
             blockers = _blockers(engine, schema)
             if blockers:
                 todo = f"End these sessions, then run the task again: {'; '.join(blockers)}."
-        if _code(error) == INSUFFICIENT_PRIVILEGE:
+        if sqlstate_of(error) == INSUFFICIENT_PRIVILEGE:
             grants = _missing_grants(engine, schema)
             if grants:
                 todo = f"Let an administrator run this, then run the task again: {' '.join(grants)}"
