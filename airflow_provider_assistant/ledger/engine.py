@@ -48,8 +48,8 @@ _CAUSES = (
         "Remove prepare_threshold from the extra of the connection: the pooler does not keep prepared statements.",
     ),
     Cause(
-        "unrecognized configuration parameter|invalid value for parameter|invalid (uri query parameter"
-        "|connection option)|invalid .* value:|invalid .*value .* for connection option|bad value for|invalid port number",
+        "unrecognized configuration parameter|invalid (uri query parameter|connection option|port number)|bad value for"
+        "|invalid value for parameter|invalid .* value:|invalid .*value .* for connection option",
         "Correct or remove this setting in the connection: libpq, the client library of PostgreSQL, does not "
         "accept it.",
     ),
@@ -92,7 +92,7 @@ _CAUSES = (
         "opens it, such as 'airflow assistant ledger list' with a connection that may create tables.",
     ),
     Cause(
-        "^42|^22|no such (table|column)|has no column named|isoformat|couldn't parse",
+        "^42p01|^42703|^42804|^22p02|^22007|no such (table|column)|has no column named|isoformat|couldn't parse",
         "Its tables were changed by hand, or are those of another application: undo the change, restore a "
         "backup, or use another database.",
     ),

@@ -146,7 +146,7 @@ def _names_below(
             for name in below:
                 reason = reason_skipped(f"{name}/")
                 if reason:
-                    account.leave_out("folder", reason, name, is_expected=True)
+                    account.leave_out("folder", reason, f"{name}/", is_expected=True)
                 elif (root / name).is_symlink():
                     check_inside(root / name, allowed_root)
                     starts.append(name)
