@@ -25,6 +25,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantResponseError,
     AssistantServerError,
     AssistantTimeoutError,
+    sentence,
 )
 from airflow_provider_assistant.knowledge.addresses import host_of, refuse_private_networks, web_address
 from airflow_provider_assistant.texts import counted
@@ -228,7 +229,7 @@ class Fetcher:
                     pause = error.retry_after
                 if not error.retryable or attempt == ATTEMPTS or pause > LONGEST_PAUSE_SECONDS:
                     raise
-                log.warning("%s Trying again in %.0f s.", error, pause)
+                log.warning("%s Trying again in %.0f s.", sentence(error.happened), pause)
             self._wait(pause)
         raise AssertionError  # pragma: no cover
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import itertools
 import re
@@ -29,7 +30,7 @@ HTML = frozenset({"text/html", "application/xhtml+xml"})
 # Bytes of a page, and processor seconds to parse it. One of 100 kB takes a tenth of a second.
 LARGEST_PAGE, PAGE_SECONDS = 5_000_000, 60.0
 LIBRARIES = ("protego", "bs4", "lxml", "markdownify")
-DOUBLE = "leads to the same page as another address"
+DOUBLE = "is the same page as another address"
 UNCHANGED = "has not changed since changed_since"
 # The last time zone on earth in which a day ends.
 LAST_ZONE = timezone(timedelta(hours=-12))
@@ -61,9 +62,9 @@ def website_documents(
 
     robots.txt is followed, also its ``Crawl-delay``. A page is left out, and counted, if it is gone (404 or 410), is
     not HTML, is marked ``noindex``, has no text, asks to log in or for JavaScript, is on another host, is not allowed
-    by robots.txt, or names another listed page as canonical. Every other failure ends the task after retries, because
-    the documents of a missing page would look stale. Key and parent are the address after redirects. Needs the extra
-    ``website``.
+    by robots.txt, has the same text as another page, or calls another listed page canonical. Every other failure ends
+    the task after retries, because the documents of a missing page would look stale. Key and parent are the address
+    after redirects. Needs the extra ``website``.
 
     :param source: Address of a sitemap, an index of sitemaps or a feed (RSS or Atom); of robots.txt or a page of a
         website whose sitemap is found; or the addresses of the pages.
@@ -219,6 +220,8 @@ class _Site:
     sample: int | None
     pages: dict[httpx.URL, str | None] = field(default_factory=dict)
     _read: set[httpx.URL] = field(default_factory=set)
+    # Hashes of title and text of the pages that were read.
+    _contents: set[bytes] = field(default_factory=set)
     # Pages that another page, which was left out, calls canonical.
     _needed: set[httpx.URL] = field(default_factory=set)
 
@@ -308,15 +311,21 @@ class _Site:
         language = (said.get("language") or file.headers.get("content-language", "")).lower().replace("_", "-")
         if self.languages and language and self.languages.isdisjoint({language, language.partition("-")[0]}):
             raise Skipped("is in another language", is_expected=True)
-        self._check_canonical(web_address(said.get("canonical", ""), file.url), file.url, url)
+        canonical = web_address(said.get("canonical", ""), file.url)
+        content = hashlib.sha256(f"{said.get('title')} {page.text}".encode()).digest()
+        if content in self._contents or self._has_canonical(canonical, {url, file.url}):
+            raise Skipped(DOUBLE, is_expected=True)
+        self._contents.add(content)
         return page
 
-    def _check_canonical(self, canonical: httpx.URL | None, address: httpx.URL, url: httpx.URL) -> None:
-        """Leave a page out that calls another listed page canonical; a home page is so called by mistake."""
-        is_other = canonical in self.pages and canonical not in {address, url} and canonical.path != "/"
-        if is_other and self._needed.isdisjoint({address, url}):
+    def _has_canonical(self, canonical: httpx.URL | None, addresses: set[httpx.URL]) -> bool:
+        """Return whether a page calls another listed page canonical, which is then read whatever it calls so itself."""
+        # Some websites call their home page canonical on every page.
+        is_other = canonical in self.pages and canonical not in addresses and canonical.path != "/"
+        if is_other and canonical and self._needed.isdisjoint(addresses):
             self._needed.add(canonical)
-            raise Skipped(DOUBLE, is_expected=True)
+            return True
+        return False
 
 
 def _joined(base: str, target: str) -> str:

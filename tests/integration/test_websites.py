@@ -22,10 +22,11 @@ from airflow_provider_assistant.exceptions import (
     AssistantTimeoutError,
 )
 from airflow_provider_assistant.knowledge import split_documents, website, website_documents, write_documents
-from airflow_provider_assistant.knowledge.fetch import Fetcher
+from airflow_provider_assistant.knowledge.fetch import Fetcher, robots_rules
 from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
 from airflow_provider_assistant.parsing.child import ChildParser
 from airflow_provider_assistant.texts import escaped
+from tests.hostile import HostileService
 from tests.live.clients import local_request
 from tests.live.process import wait_for
 from tests.pages import generated_page
@@ -123,14 +124,14 @@ def test_the_pages_of_a_sitemap(site):
 
 
 def test_every_way_to_list_pages(site):
-    feed = '<feed xmlns="http://www.w3.org/2005/Atom"><entry><link href="a"/></entry><entry><link href="/b"/></entry></feed>'
+    entries = '<entry><link href="a"/></entry><entry><link href="/b"/></entry>'
     both = [site.url("/a"), site.url("/b")]
     site.files |= {
         "/a": File(gzip.compress(OFFICE), headers={"Content-Encoding": "gzip"}),
         "/b": HOME,
         "/docs/": HOME,
         "/rss": b"<rss><channel><item><link>/a</link></item><item><link>/b</link></item></channel></rss>",
-        "/atom": feed.encode(),
+        "/atom": f'<feed xmlns="http://www.w3.org/2005/Atom">{entries}</feed>'.encode(),
         "/list.txt": "\n".join(both).encode(),
         "/1.xml": sitemap(both[0]),
         "/2.xml.gz": gzip.compress(sitemap(both[1])),
@@ -153,7 +154,7 @@ def test_every_way_to_list_pages(site):
 
 def test_only_the_pages_that_changed(site):
     days = {"/old": "2026-11-18", "/zone": "2026-11-19", "/same": "2026-11-20T08:00:00Z", "/new": "2026-11-22"}
-    site.files |= dict.fromkeys([*days, "/undated"], HOME)
+    site.files |= {path: page(path, "text") for path in [*days, "/undated"]}
     entries = "".join(f"<url><loc>{site.url(path)}</loc><lastmod>{day}</lastmod></url>" for path, day in days.items())
     site.files["/sitemap.xml"] = f"<urlset>{entries}<url><loc>{site.url('/undated')}</loc></url></urlset>".encode()
     rows = documents(site.url("/sitemap.xml"), changed_since="2026-11-20 08:00:00+00:00")
@@ -193,7 +194,7 @@ def test_every_page_that_is_left_out_has_a_reason(site):
             "/a.png": File(b"PNG", headers={"Content-Type": "image/png"}),
             "/empty": b"<html><title>Empty</title></html>",
             "/meta": b'<meta name="Googlebot" content="NOINDEX, nofollow">' + HOME,
-            "/header": File(HOME, headers={"X-Robots-Tag": "googlebot: none"}),
+            "/header": File(page("Header", "text"), headers={"X-Robots-Tag": "googlebot: none"}),
             "/private/b": HOME,
         }
     )
@@ -214,7 +215,7 @@ def test_every_page_that_is_left_out_has_a_reason(site):
         "is on another host": (2, True),
         "asks not to be indexed": (2, True),
         "leads to another page": (1, True),
-        "leads to the same page as another address": (1, True),
+        "is the same page as another address": (1, True),
     }
     assert "pass@" not in str(rows.account.as_dict())
     assert "/private/b" not in site.requests
@@ -240,8 +241,8 @@ def test_a_redirect_to_another_host_can_be_allowed(site):
 
 
 def test_languages(site):
-    languages = {"/en": b"en", "/us": b"en-US", "/de": b"de", "/br": b"pt_BR"}
-    pages = {name: b"<html lang=%s>" % language + OFFICE for name, language in languages.items()}
+    languages = {"/en": "en", "/us": "en-US", "/de": "de", "/br": "pt_BR"}
+    pages = {name: f"<html lang={code}>".encode() + page(code, "text") for name, code in languages.items()}
     pages["/none"] = OFFICE
     pages["/header"] = File(HOME, headers={"Content-Language": "fr"})
     source = site.site(pages)
@@ -253,6 +254,7 @@ def test_a_page_that_calls_another_one_canonical_is_left_out(site):
     canonical = {
         "/one?utm_source=mail": "/one",
         "/one": "/one#top",
+        "/one/": "",
         # Each calls the other one canonical: one of them stays.
         "/print/two": "/two",
         "/two": "/print/two",
@@ -264,10 +266,10 @@ def test_a_page_that_calls_another_one_canonical_is_left_out(site):
         "/five": "http://[",
     }
     link = '<link rel="canonical" href="{}">'
-    source = site.site({path: link.format(other).encode() + HOME for path, other in canonical.items()})
+    source = site.site({path: link.format(to).encode() + page(path[:4], "text") for path, to in canonical.items()})
     rows = documents(source)
     assert " ".join(paths(rows)) == "/one /two /three / /four /five"
-    assert reasons(rows) == {"leads to the same page as another address": (2, True)}
+    assert reasons(rows) == {"is the same page as another address": (3, True)}
 
 
 # -- night after night -----------------------------------------------------------------------------
@@ -331,8 +333,8 @@ def test_pages_that_fail_can_be_rows_without_key(site):
         list(documents(source, on_error="skip", strict=True))
     with pytest.raises(AssistantInputError, match="leads to no page that can be read"):
         list(documents(site.site(failures), on_error="skip"))
+    site.files["/500"] = File(status=503, headers={"Retry-After": "100"})
     with pytest.raises(AssistantTimeoutError, match=r"within timeout=5 s"):
-        site.files["/500"] = File(status=503, headers={"Retry-After": "100"})
         list(documents([site.url("/500")], on_error="skip", timeout=5))
 
 
@@ -542,3 +544,38 @@ def test_invalid_arguments_are_refused_at_once(source, options, message):
     with pytest.raises(AssistantInputError, match=message) as refused:
         website_documents(source, **options)
     assert "hunter2" not in str(refused.value)
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
+
+
+def endless(start, piece):
+    def speak(line):
+        line.say(start)
+        while True:
+            line.say(piece)
+
+    return speak
+
+
+@pytest.mark.parametrize(
+    ("speak", "words"),
+    [
+        (lambda line: line.drip(HEAD, 0.05), "not complete within 1 s"),
+        (endless(HEAD, b"X-A: " + b"a" * 1000 + b"\r\n"), "Receive buffer too long"),
+        (endless(HEAD + b"\r\n", b"a" * 100_000), "has 1,000,000 bytes or more"),
+        (endless(HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"5;" + b"a" * 10_000), "Receive buffer too long"),
+        (endless(HEAD + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(b"a"), b"b" * 10_000), ""),
+        (endless(b"HTTP/1.1 103 Early Hints\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\n\r\n"), "not complete within 1 s"),
+        (endless(b"HTTP/1.1 500 E\r\nRetry-After: nan\r\n\r\n", b"a" * 100_000), "answers 500"),
+        (endless(b"HTTP/1.1 302 F\r\nLocation: /a\r\n\r\n", b"a" * 100_000), "redirects again"),
+        (endless(b"", bytes(range(256))), "RemoteProtocolError"),
+    ],
+)
+def test_a_server_that_breaks_the_protocol_ends_in_time(speak, words, clock, monkeypatch):
+    with HostileService(speak) as server:
+        host = httpx.URL(server.url).netloc.decode()
+        hostile = fetcher(SimpleNamespace(host=host), clock, file_seconds=1.0)
+        monkeypatch.setattr(hostile, "robots", lambda _: robots_rules(""))
+        with pytest.raises(AssistantError, match=words) if words else contextlib.nullcontext():
+            assert hostile.fetch(httpx.URL(f"http://{host}/a"), 1_000_000).content == b"a"
