@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
-from xml.etree import ElementTree
 from xml.parsers import expat
 
 import httpx
@@ -136,80 +135,87 @@ def listing_of(content: bytes, limit: int) -> Listing:
     :param limit: Most addresses.
     :raises Skipped: The content is another kind of document, is not well-formed, or has more addresses.
     """
-    listing = Listing()
-    is_text = content.lstrip(b"\xef\xbb\xbf \t\r\n")[:4].lower() == b"http"
+    reader = _Reader(limit)
+    if content.lstrip(b"\xef\xbb\xbf \t\r\n")[:4].lower() == b"http":
+        for line in io.StringIO(content.decode("utf-8-sig", "replace")):
+            reader.add({"loc": line.strip()})
+        return reader.listing
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+    parser.StartElementHandler = reader.start
+    parser.EndElementHandler = reader.end
+    parser.CharacterDataHandler = reader.data
+    parser.EntityDeclHandler = reader.refuse_entity
     try:
-        for entry in _lines(content) if is_text else _entries(content, listing):
-            url = entry.get("loc") or entry.get("link")
-            dates = [iso_date(entry.get(name, "")) for name in DATES]
-            if url:
-                listing.dates.setdefault(url, next(filter(None, dates), None))
-            if len(listing.dates) > limit:
-                raise Skipped(f"lists more than {limit:,} addresses")
-    except ElementTree.ParseError as error:
+        parser.Parse(content, True)
+    except expat.ExpatError as error:
         raise Skipped(f"is not well-formed XML: {error}") from None
     except (LookupError, UnicodeError) as error:
         raise Skipped(f"has an unknown encoding: {error}") from None
-    return listing
+    return reader.listing
 
 
-def _lines(text: bytes) -> Iterator[dict[str, str]]:
-    for line in text.decode("utf-8-sig", "replace").splitlines():
-        yield {"loc": line.strip()}
+class _Reader:
+    """
+    The handlers of the parser. Of what they have read, only addresses and dates are kept.
 
+    :param limit: Most addresses.
+    :ivar listing: What was found.
+    """
 
-class _RootBegins(Exception):
-    """The declarations of a document are over."""
+    def __init__(self, limit: int) -> None:
+        self.listing = Listing()
+        self._limit = limit
+        # Names of the elements that have begun and not ended, outermost first, without namespaces.
+        self._path: list[str] = []
+        # Texts of the current entry by the names of its elements.
+        self._entry: dict[str, str] = {}
+        self._text = ""
 
-
-def _check_declarations(xml: bytes) -> None:
-    """Check that XML declares no entities: their text could fill the memory."""
-
-    def refuse(*_: Any) -> None:
+    def refuse_entity(self, *_: Any) -> None:
         raise Skipped("declares entities, which sitemaps and feeds do not need")
 
-    def stop(*_: Any) -> None:
-        raise _RootBegins
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        name = tag.rpartition(":")[2]
+        if not self._path and name not in ENTRY_BY_ROOT:
+            raise Skipped(f"has the root element {name[:40]!r}, so it is neither a sitemap nor a feed")
+        self._path.append(name)
+        self._text = ""
+        root = self._path[0]
+        self.listing.is_index = root == "sitemapindex"
+        if len(self._path) > DEEPEST:
+            raise Skipped(f"has more than {DEEPEST} levels")
+        # Atom has the address in an attribute, and links that do not lead to the page.
+        if (
+            root == "feed"
+            and self._path[-2:] == ["entry", "link"]
+            and attributes.get("rel", "alternate") == "alternate"
+        ):
+            self._entry.setdefault("link", attributes.get("href", ""))
 
-    parser = expat.ParserCreate()
-    parser.EntityDeclHandler = refuse
-    parser.StartElementHandler = stop
-    with contextlib.suppress(_RootBegins, expat.ExpatError, LookupError, UnicodeError):
-        parser.Parse(xml, True)
+    def data(self, text: str) -> None:
+        if len(self._text) < LONGEST_TEXT:
+            self._text += text[:LONGEST_TEXT]
 
+    def end(self, _tag: str) -> None:
+        name = self._path.pop()
+        text, self._text = self._text.strip(), ""
+        if not self._path:
+            return
+        entry_name = ENTRY_BY_ROOT[self._path[0]]
+        if name == entry_name:
+            self.add(self._entry)
+            self._entry = {}
+        elif self._path[-1] == entry_name and text:
+            self._entry.setdefault(name, text)
 
-def _entries(xml: bytes, listing: Listing) -> Iterator[dict[str, str]]:
-    """Yield the texts of each entry by the names of its elements, and drop what was read."""
-    _check_declarations(xml)
-    path: list[ElementTree.Element] = []
-    entry: dict[str, str] = {}
-    for event, element in ElementTree.iterparse(io.BytesIO(xml), ("start", "end")):  # noqa: S314 (it has no entities)
-        if event == "start":
-            path.append(element)
-            if len(path) > DEEPEST:
-                raise Skipped(f"has more than {DEEPEST} levels")
-            continue
-        name, root = _name(element), _name(path[0])
-        if root not in ENTRY_BY_ROOT:
-            raise Skipped(f"has the root element {root[:40]!r}, so it is neither a sitemap nor a feed")
-        listing.is_index = root == "sitemapindex"
-        path.pop()
-        if name == ENTRY_BY_ROOT[root]:
-            yield entry
-            entry = {}
-        elif path and _name(path[-1]) == ENTRY_BY_ROOT[root]:
-            text = (element.text or "")[:LONGEST_TEXT].strip()
-            if root == "feed" and name == "link":
-                # Atom has the address in an attribute, and links that do not lead to the page.
-                text = element.get("href", "") if element.get("rel", "alternate") == "alternate" else ""
-            entry[name] = entry.get(name) or text
-        if path:
-            path[-1].remove(element)
-
-
-def _name(element: ElementTree.Element) -> str:
-    """Return the name of an element without its namespace."""
-    return element.tag.rpartition("}")[2]
+    def add(self, entry: dict[str, str]) -> None:
+        url = entry.get("loc") or entry.get("link")
+        dates = [iso_date(entry[name]) for name in DATES if name in entry]
+        if url:
+            self.listing.dates.setdefault(url, next(filter(None, dates), None))
+        if len(self.listing.dates) > self._limit:
+            raise Skipped(f"lists more than {self._limit:,} addresses")
 
 
 def iso_date(text: str) -> str | None:
