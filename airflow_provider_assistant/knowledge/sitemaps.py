@@ -186,12 +186,9 @@ class _Reader:
         if len(self._path) > DEEPEST:
             raise Skipped(f"has more than {DEEPEST} levels")
         # Atom has the address in an attribute, and links that do not lead to the page.
-        if (
-            root == "feed"
-            and self._path[-2:] == ["entry", "link"]
-            and attributes.get("rel", "alternate") == "alternate"
-        ):
-            self._entry.setdefault("link", attributes.get("href", ""))
+        is_page = attributes.get("rel", "alternate") == "alternate" and "href" in attributes
+        if root == "feed" and self._path[-2:] == ["entry", "link"] and is_page:
+            self._entry.setdefault("link", attributes["href"])
 
     def data(self, text: str) -> None:
         if len(self._text) < LONGEST_TEXT:

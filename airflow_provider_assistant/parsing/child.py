@@ -13,6 +13,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from airflow_provider_assistant.parsing.limits import BUSY, MEMORY, SECONDS, UnreadableFileError
+from airflow_provider_assistant.parsing.pages import Page
+
+__all__ = ["ChildParser", "UnreadableFileError", "is_installed", "start_process"]
 
 # The kind of a page of a website, which has no suffix.
 PAGE = "web page"
@@ -73,7 +76,7 @@ class ChildParser:
     ) -> None:
         self.close()
 
-    def parse(self, kind: str, content: bytes, **details: str) -> dict[str, Any]:
+    def parse(self, kind: str, content: bytes, **details: str) -> Any:
         """
         Return the text of a file or a page.
 
@@ -84,15 +87,9 @@ class ChildParser:
         :raises ModuleNotFoundError: A library for this suffix is not installed.
         """
         if "encoding" in details:
-            return _page_of(
-                self.parse(
-                    PAGE,
-                    content,
-                    url="",
-                    content_type=f"text/html; charset={details.pop('encoding')}",
-                    **{"remove": "", "select": "", **details},
-                )
-            )
+            content_type = f"text/html; charset={details['encoding']}"
+            selectors = {name: details.get(name, "") for name in ("select", "remove")}
+            return _page_of(self.parse(PAGE, content, url="", content_type=content_type, **selectors))
         library = _missing_library(kind)
         if library:
             raise ModuleNotFoundError(f"No module named {library!r}", name=library)
@@ -140,9 +137,7 @@ class ChildParser:
         return self._connection
 
 
-def _page_of(reply):  # type: ignore
-    from airflow_provider_assistant.parsing.pages import Page
-
+def _page_of(reply: dict[str, Any]) -> Page:
     fields = {name: value for name, value in reply.items() if name != "text"}
     fields["canonical"] = fields.pop("url", "")
     return Page(fields, reply.get("text", ""))

@@ -146,9 +146,7 @@ def test_databases_that_cannot_be_a_ledger(server, connect):
         work(ledger, 0)
     read_only = {"options": "-cdefault_transaction_read_only=on"}
     with Ledger.open(connect(read_only, database="granted")) as ledger:
-        with pytest.raises(
-            AssistantLedgerError, match=r"read-only.*target_session_attrs", check=is_final
-        ):
+        with pytest.raises(AssistantLedgerError, match=r"read-only.*target_session_attrs", check=is_final):
             work(ledger, 1)
     server.run_sql("ALTER TABLE assistant_attempts RENAME COLUMN content_hash TO content", "granted")
     with Ledger.open(connect(database="granted")) as ledger:
