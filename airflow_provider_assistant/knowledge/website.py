@@ -295,7 +295,7 @@ class _Site:
             raise Skipped(DOUBLE, is_expected=True)
         self._read.add(file.url)
         try:
-            page = parser.parse(".html", file.content, encoding=file.encoding, **self.selectors)
+            page: Page = parser.parse(".html", file.content, encoding=file.encoding, **self.selectors)
         except UnreadableFileError as error:
             raise AssistantInputError(f"{file.url} {error}", todo=LEAVE_OUT, field="source") from None
         said = {name: ", ".join(_several(value)) for name, value in page.fields.items()}
