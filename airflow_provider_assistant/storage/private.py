@@ -18,6 +18,8 @@ from typing import BinaryIO, cast
 from airflow_provider_assistant.storage.opening import StoragePath, local_path
 
 DEFAULT_UMASK = 0o022
+# Where Linux shows the umask of a process.
+STATUS = "/proc/self/status"
 
 
 def open_to_write(path: StoragePath) -> BinaryIO:
@@ -62,10 +64,10 @@ def private_umask() -> Iterator[None]:
 def _denied() -> int:
     """Return the bits of a mode that a new file must not have."""
     try:
-        status = Path("/proc/self/status").read_text()
-        umask = int(re.findall(r"^Umask:\s*([0-7]+)", status, re.MULTILINE)[0], 8)
+        with open(STATUS, encoding="utf-8") as status:  # noqa: PTH123 (tests replace Path.open)
+            umask = int(re.findall(r"^Umask:\s*([0-7]+)", status.read(), re.MULTILINE)[0], 8)
     except (OSError, IndexError):
-        # Only Linux shows the umask of a process without changing it for a moment.
+        # Others show it only if it is changed for a moment.
         umask = os.umask(0o077)
         os.umask(umask)
     return 0o077 if umask == DEFAULT_UMASK else umask

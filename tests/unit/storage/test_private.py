@@ -16,6 +16,7 @@ from airflow_provider_assistant.asking.state import BatchState, End
 from airflow_provider_assistant.lake.warehouse import duckdb_transaction
 from airflow_provider_assistant.ledger import Ledger, sqlite_engine
 from airflow_provider_assistant.loading.findings import Finding, FindingsFile
+from airflow_provider_assistant.storage import private
 from airflow_provider_assistant.storage.private import create_private, make_folder, open_to_write
 
 # By umask, the modes of files and folders.
@@ -75,10 +76,7 @@ def test_modes_follow_the_umask(umask, tmp_path):
 
 
 def test_a_system_that_does_not_show_its_umask(umask, tmp_path, monkeypatch):
-    def refused(_):
-        raise OSError
-
-    monkeypatch.setattr(Path, "read_text", refused)
+    monkeypatch.setattr(private, "STATUS", tmp_path / "none")
     for mask, (mode, _) in MODES.items():
         umask(mask)
         create_private(tmp_path / f"{mask}")
