@@ -42,9 +42,9 @@ def make_folder(path: StoragePath) -> None:
     if local is None:
         path.mkdir(parents=True, exist_ok=True)
         return
-    for folder in reversed([local, *local.parents]):
-        if not folder.is_dir():
-            folder.mkdir(mode=0o777 & ~_denied(), exist_ok=True)
+    missing = [folder for folder in local.parents if not folder.is_dir()]
+    for folder in [*reversed(missing), local]:
+        folder.mkdir(mode=0o777 & ~_denied(), exist_ok=True)
 
 
 @contextlib.contextmanager
