@@ -42,7 +42,7 @@ from airflow_provider_assistant.evaluation.runs import PREVIOUS, RunFolder, earl
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger.location import airflow_home
-from airflow_provider_assistant.storage.paths import object_storage_path, usable_path, writable_file
+from airflow_provider_assistant.storage.opening import object_storage_path, usable_path, writable_file
 from airflow_provider_assistant.storage.write import check_writable, replace, replace_bytes
 from airflow_provider_assistant.texts import counted
 

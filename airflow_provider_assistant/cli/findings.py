@@ -8,7 +8,7 @@ from typing import Any
 from airflow_provider_assistant.cli.output import GOOD, Console
 from airflow_provider_assistant.cli.runner import OK, command
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.storage.paths import usable_path
+from airflow_provider_assistant.storage.opening import usable_path
 
 # Columns of every findings file. Those of versions without groups have no others.
 COLUMNS = ("kind", "row", "key", "reason", "document_ids")

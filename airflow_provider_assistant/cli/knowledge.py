@@ -85,7 +85,7 @@ def preview(out: Console, args: argparse.Namespace) -> int:
     most = args.max_documents
     if most is None and _is_website(args.source):
         most = MOST_PAGES
-    rows = split_documents(_documents(args), args.size)
+    rows = split_documents(_documents(args, most), args.size)
     found = _Preview()
     with out.busy("reading"):
         for row in rows:
@@ -110,13 +110,15 @@ def _is_website(source: str) -> bool:
     return source.startswith(("http://", "https://"))
 
 
-def _documents(args: argparse.Namespace) -> DocumentRows:
+def _documents(args: argparse.Namespace, most: int | None) -> DocumentRows:
     """Open the source. What cannot be read is shown, and does not end the preview."""
     if _is_website(args.source):
         return website_documents(
             args.source,
             select=args.select or (),
-            remove=args.remove or (),
+            remove=args.remove or None,
+            # One more shows that there are more.
+            sample=most and most + 1,
             on_error="skip",
             requests_per_second=args.requests_per_second,
             private_networks=args.private_networks,

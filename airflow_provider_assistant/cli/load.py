@@ -22,7 +22,7 @@ from airflow_provider_assistant.loading.findings import Finding, FindingsFile, f
 from airflow_provider_assistant.loading.load import Load, LoadJob
 from airflow_provider_assistant.loading.options import OPTIONS, LoadOptions
 from airflow_provider_assistant.operators.load_counts import drafts_attention, load_failure, load_progress
-from airflow_provider_assistant.storage.paths import StoragePath, writable_file
+from airflow_provider_assistant.storage.opening import StoragePath, writable_file
 
 # Maximum number of rows and findings in the output. The findings file has all findings.
 SHOWN = 20

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.ledger import Ledger, sqlite_engine
 from airflow_provider_assistant.ledger.schema import attempts
-from airflow_provider_assistant.storage.private_files import make_folder, open_to_write
+from airflow_provider_assistant.storage.private import make_folder, open_to_write
 
 ID, LOCK, LEDGER = "id", "lock", "ledger.db"
 # Seconds after which an interrupted run is not resumed: its answers are those of another assistant by then.

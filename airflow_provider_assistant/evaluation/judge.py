@@ -180,7 +180,7 @@ def _file(path: ObjectStoragePath) -> tuple[pa.Table | None, Callable[[pa.Table]
     """Return the verdicts that a file has, None if there is none, and the function that replaces it."""
     import pyarrow.parquet as pq
 
-    from airflow_provider_assistant.storage.paths import reading
+    from airflow_provider_assistant.storage.opening import reading
     from airflow_provider_assistant.storage.write import check_writable, replace
 
     # Verdicts that cannot be saved would be paid for again.

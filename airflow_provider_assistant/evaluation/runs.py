@@ -17,7 +17,7 @@ from airflow_provider_assistant.evaluation.compare import COMPARED_RUNS, TOGETHE
 from airflow_provider_assistant.evaluation.summary import Summary
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.names import file_name
-from airflow_provider_assistant.storage.paths import object_storage_path
+from airflow_provider_assistant.storage.opening import object_storage_path
 
 if TYPE_CHECKING:
     import pyarrow as pa

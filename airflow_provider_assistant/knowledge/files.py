@@ -28,9 +28,8 @@ from airflow_provider_assistant.parsing.child import ChildParser
 from airflow_provider_assistant.parsing.limits import LARGEST_FILE, UnreadableFileError
 from airflow_provider_assistant.parsing.pages import Fields, Note
 from airflow_provider_assistant.source_account import AccountedRows, SourceAccount
-from airflow_provider_assistant.storage.allowed_root import open_inside
-from airflow_provider_assistant.storage.paths import StoragePath, usable_path
-from airflow_provider_assistant.storage.source_files import storage_files
+from airflow_provider_assistant.storage.listing import storage_files
+from airflow_provider_assistant.storage.opening import StoragePath, open_inside, usable_path
 
 # Bytes of a file that is text. A person writes less.
 LARGEST_TEXT = 10_000_000

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol, Self, TypeAl
 
 from airflow_provider_assistant.exceptions import AssistantStorageError
 from airflow_provider_assistant.ledger.location import airflow_home
-from airflow_provider_assistant.storage.paths import StoragePath, usable_path
-from airflow_provider_assistant.storage.private_files import make_folder, open_to_write
+from airflow_provider_assistant.storage.opening import StoragePath, usable_path
+from airflow_provider_assistant.storage.private import make_folder, open_to_write
 from airflow_provider_assistant.texts import counted, escaped, shortened, storable
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputEr
 from airflow_provider_assistant.keys import short_label
 from airflow_provider_assistant.ledger import hash_of
 from airflow_provider_assistant.loading.rows import RowBatch, RowStream, Text, check_count
-from airflow_provider_assistant.storage.allowed_root import open_inside
-from airflow_provider_assistant.storage.paths import StoragePath
+from airflow_provider_assistant.storage.opening import StoragePath, open_inside
 from airflow_provider_assistant.tables import Note
 from airflow_provider_assistant.tables.fingerprints import encoded
 from airflow_provider_assistant.texts import counted, storable

@@ -18,10 +18,10 @@ from airflow_provider_assistant.loading.rows import Rows, TableRows
 from airflow_provider_assistant.loading.uploads import FileRows
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.operators.loads import AssistantLoadOperator
-from airflow_provider_assistant.operators.source import AssistantSourceOperator
+from airflow_provider_assistant.operators.source import AssistantSourceOperator, files_in
 from airflow_provider_assistant.source_account import SourceAccount
-from airflow_provider_assistant.storage.paths import StoragePath
-from airflow_provider_assistant.storage.source_files import files_in, storage_files
+from airflow_provider_assistant.storage.listing import storage_files
+from airflow_provider_assistant.storage.opening import StoragePath
 from airflow_provider_assistant.storage.uploads import as_upload
 from airflow_provider_assistant.tables import notes_of
 

@@ -38,9 +38,8 @@ from airflow_provider_assistant.operators.base import AssistantBaseOperator
 from airflow_provider_assistant.operators.datasets import publish_run
 from airflow_provider_assistant.operators.links import AssistantReportLink
 from airflow_provider_assistant.operators.runs import instance_suffix
-from airflow_provider_assistant.operators.source import UntemplatedField
-from airflow_provider_assistant.storage.paths import storage_path
-from airflow_provider_assistant.storage.source_files import files_in
+from airflow_provider_assistant.operators.source import UntemplatedField, files_in
+from airflow_provider_assistant.storage.opening import storage_path
 from airflow_provider_assistant.tables import Columns, read_rows
 from airflow_provider_assistant.tables.whole import table_of
 from airflow_provider_assistant.texts import counted

@@ -50,7 +50,7 @@ from airflow_provider_assistant.operators.load_counts import (
     load_progress,
 )
 from airflow_provider_assistant.operators.runs import check_own_path, findings_file, warn_of_findings
-from airflow_provider_assistant.storage.paths import writable_file
+from airflow_provider_assistant.storage.opening import writable_file
 from airflow_provider_assistant.triggers.deferral import is_deferrable
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, BinaryIO, Self, TextIO
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.storage.paths import StoragePath
+from airflow_provider_assistant.storage.opening import StoragePath
 from airflow_provider_assistant.tables.batches import BATCH, Batch, Columns, Note, Part
 from airflow_provider_assistant.tables.text import BATCH_CHARACTERS, ROW_LIMIT, open_text, too_long
 from airflow_provider_assistant.texts import counted, is_encodable

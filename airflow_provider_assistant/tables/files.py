@@ -14,9 +14,8 @@ from urllib.parse import unquote
 
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.source_account import ACCOUNT, SourceAccount
-from airflow_provider_assistant.storage.allowed_root import open_inside
-from airflow_provider_assistant.storage.paths import StoragePath, reading, usable_path
-from airflow_provider_assistant.storage.source_files import storage_files
+from airflow_provider_assistant.storage.listing import storage_files
+from airflow_provider_assistant.storage.opening import StoragePath, open_inside, reading, usable_path
 from airflow_provider_assistant.tables.batches import BATCH, Columns, Part, notes_of
 from airflow_provider_assistant.tables.csv_files import CsvOptions, read_csv
 from airflow_provider_assistant.tables.frames import BATCH_BYTES, batches_of_arrow, longest_shared_value

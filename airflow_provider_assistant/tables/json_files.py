@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, BinaryIO, NamedTuple, TextIO
 
 from airflow_provider_assistant import strict_json
-from airflow_provider_assistant.storage.paths import StoragePath
+from airflow_provider_assistant.storage.opening import StoragePath
 from airflow_provider_assistant.tables.batches import BATCH, Batch, Columns, Note, Part, columns_of_rows
 from airflow_provider_assistant.tables.text import BATCH_CHARACTERS, ROW_LIMIT, open_text, too_long
 

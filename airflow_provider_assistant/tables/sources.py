@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.source_account import AccountedRows
-from airflow_provider_assistant.storage.source_files import listed_paths
+from airflow_provider_assistant.storage.listing import listed_paths
 from airflow_provider_assistant.tables.batches import Columns, Part, batches_of_rows, notes_of, numbered
 from airflow_provider_assistant.tables.csv_files import CsvOptions
 from airflow_provider_assistant.tables.files import read_files

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Any, BinaryIO, TextIO
 
 from airflow_provider_assistant import strict_json
-from airflow_provider_assistant.storage.paths import StoragePath
+from airflow_provider_assistant.storage.opening import StoragePath
 
 # Characters of the longest row: a file without line breaks would be read into memory as a whole.
 ROW_LIMIT = 16 << 20

@@ -21,7 +21,7 @@ from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.knowledge.files import file_documents
 from airflow_provider_assistant.loading.uploads import FileRows
-from airflow_provider_assistant.storage.source_files import storage_files
+from airflow_provider_assistant.storage.listing import storage_files
 from airflow_provider_assistant.storage.uploads import as_upload
 from airflow_provider_assistant.tables import Columns, read_rows
 from tests.processes import preload, processes

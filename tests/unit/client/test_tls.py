@@ -13,7 +13,7 @@ import pytest
 
 from airflow_provider_assistant.api.call import Response, TransportFailure
 from airflow_provider_assistant.exceptions import AssistantConnectionError, AssistantInputError
-from airflow_provider_assistant.knowledge.website.fetcher import Fetcher
+from airflow_provider_assistant.knowledge.fetch import Fetcher
 from tests.hostile import CALLS, KEY
 from tests.proxies import certificate, server_context
 from tests.unit.client.ways import EXCHANGES, settings_of
@@ -82,8 +82,8 @@ def says(*pieces, reads=True):
 
 def fetch(url):
     host = url.partition("//")[2].partition("/")[0]
-    with Fetcher([host], requests_per_second=1000, timeout=60, private_networks=True, sleep=lambda _: None) as fetcher:
-        return fetcher.fetch(httpx.URL(url), 10_000)
+    fetcher = Fetcher([host], requests_per_second=1000, timeout=60, private_networks=True, sleep=lambda _: None)
+    return fetcher.fetch(httpx.URL(url), 10_000)
 
 
 @EXCHANGES

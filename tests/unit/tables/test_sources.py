@@ -19,8 +19,8 @@ from airflow.sdk.io import attach
 from fsspec.implementations.memory import MemoryFileSystem
 
 from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.operators.source import files_in
 from airflow_provider_assistant.source_account import AccountedRows
-from airflow_provider_assistant.storage.source_files import files_in
 from airflow_provider_assistant.tables import Columns, Note, read_rows
 from tests.unit.tables.reading import columns, read, rows_of
 

@@ -13,12 +13,9 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import BinaryIO, cast
 
-from airflow_provider_assistant.storage.folders import local_path
-
-if TYPE_CHECKING:
-    from airflow_provider_assistant.storage.paths import StoragePath
+from airflow_provider_assistant.storage.opening import StoragePath, local_path
 
 DEFAULT_UMASK = 0o022
 # Where Linux shows the umask of a process.
@@ -28,7 +25,7 @@ STATUS = "/proc/self/status"
 def open_to_write(path: StoragePath) -> BinaryIO:
     """Open a file to write bytes, as ``open("wb")`` does. A file that exists keeps its mode."""
     local = local_path(path)
-    if isinstance(local, Path):
+    if local is not None:
         create_private(local)
     return cast("BinaryIO", path.open("wb"))
 
@@ -45,12 +42,8 @@ def make_folder(path: StoragePath) -> None:
     if local is None:
         path.mkdir(parents=True, exist_ok=True)
         return
-    missing = [local]
-    for folder in local.parents:
-        if folder.is_dir():
-            break
-        missing.append(folder)
-    for folder in reversed(missing):
+    missing = [folder for folder in local.parents if not folder.is_dir()]
+    for folder in [*reversed(missing), local]:
         folder.mkdir(mode=0o777 & ~_denied(), exist_ok=True)
 
 
@@ -61,8 +54,7 @@ def private_umask() -> Iterator[None]:
 
     The umask belongs to the process, so other threads create private files meanwhile, too.
     """
-    before = _umask()
-    os.umask(before | _denied())
+    before = os.umask(_denied())
     try:
         yield
     finally:
@@ -71,16 +63,11 @@ def private_umask() -> Iterator[None]:
 
 def _denied() -> int:
     """Return the bits of a mode that a new file must not have."""
-    umask = _umask()
+    try:
+        with open(STATUS, encoding="utf-8") as status:  # noqa: PTH123 (tests replace Path.open)
+            umask = int(re.findall(r"^Umask:\s*([0-7]+)", status.read(), re.MULTILINE)[0], 8)
+    except (OSError, IndexError):
+        # Others show it only if it is changed for a moment.
+        umask = os.umask(0o077)
+        os.umask(umask)
     return 0o077 if umask == DEFAULT_UMASK else umask
-
-
-def _umask() -> int:
-    """Return the umask of the process. Only Linux can tell it without changing it for a moment."""
-    with contextlib.suppress(OSError), open(STATUS, "rb") as status:  # noqa: PTH123 (tests replace Path.open)
-        match = re.search(rb"^Umask:\s*([0-7]+)", status.read(), re.MULTILINE)
-        if match:
-            return int(match.group(1), 8)
-    umask = os.umask(0o077)
-    os.umask(umask)
-    return umask

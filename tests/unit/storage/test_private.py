@@ -50,7 +50,7 @@ def write_each_kind(root: Path, mask: int) -> None:
     record.add([End("question", "lost", 1.0)])
     duckdb.load(str(root / "warehouse" / "file.duckdb"), "assistant", str(root / "lake"), {})
     folder = root / "ledger"
-    private_files.make_folder(folder)
+    make_folder(folder)
     with Ledger(sqlite_engine(folder / "ledger.db"), warn_if_new=False) as ledger, ledger.engine.connect():
         # While the database is open, its log exists beside it.
         assert len(list(folder.iterdir())) > 1
@@ -75,10 +75,10 @@ def test_modes_follow_the_umask(umask, tmp_path):
 
 
 def test_a_system_that_does_not_show_its_umask(umask, tmp_path, monkeypatch):
-    monkeypatch.setattr(private_files, "STATUS", tmp_path / "none")
+    monkeypatch.setattr(private, "STATUS", tmp_path / "none")
     for mask, (mode, _) in MODES.items():
         umask(mask)
-        private_files.create_private(tmp_path / f"{mask}")
+        create_private(tmp_path / f"{mask}")
         assert (tmp_path / f"{mask}").stat().st_mode & 0o777 == mode
         assert os.umask(mask) == mask
 
@@ -87,10 +87,10 @@ def test_an_existing_folder_keeps_its_mode(umask, tmp_path):
     folder = tmp_path / "shared"
     folder.mkdir()
     folder.chmod(0o755)
-    private_files.make_folder(folder / "own")
-    with private_files.open_to_write(folder / "own" / "file") as file:
+    make_folder(folder / "own")
+    with open_to_write(folder / "own" / "file") as file:
         file.write(b"1")
     assert folder.stat().st_mode & 0o777 == 0o755
     assert (folder / "own" / "file").stat().st_mode & 0o777 == 0o600
     with pytest.raises(FileExistsError):
-        private_files.make_folder(folder / "own" / "file")
+        make_folder(folder / "own" / "file")
