@@ -92,8 +92,8 @@ class SourceAccount:
 
     @property
     def count(self) -> int:
-        """Number of items that were left out."""
-        return sum(left_out.count for left_out in self._left_out.values())
+        """Number of files, pages, chunks and rows that were left out. Words of documents that were read do not count."""
+        return sum(left_out.count for left_out in self._left_out.values() if left_out.unit != "word")
 
     def log(self) -> None:
         """Log the account, with a warning for each reason that could hide lost content."""

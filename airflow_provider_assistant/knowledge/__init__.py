@@ -11,9 +11,11 @@ from airflow_provider_assistant.knowledge.parquet import write_documents
 from airflow_provider_assistant.knowledge.records import documents_of
 from airflow_provider_assistant.knowledge.rows import COLUMNS, DocumentRow, DocumentRows
 from airflow_provider_assistant.knowledge.website import website_documents
+from airflow_provider_assistant.parsing.html import DEFAULT_REMOVE
 
 __all__ = [
     "COLUMNS",
+    "DEFAULT_REMOVE",
     "DocumentRow",
     "DocumentRows",
     "documents_of",

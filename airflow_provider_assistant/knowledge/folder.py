@@ -17,10 +17,16 @@ from urllib.parse import quote, unquote, urljoin
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.knowledge.chunks import first_heading
 from airflow_provider_assistant.knowledge.front_matter import split_front_matter, unpublished
-from airflow_provider_assistant.knowledge.markdown import plain_text, with_absolute_links, without_comments
+from airflow_provider_assistant.knowledge.markdown import (
+    from_plain_text,
+    plain_notes,
+    with_absolute_links,
+    without_comments,
+)
 from airflow_provider_assistant.knowledge.mdx import without_jsx
 from airflow_provider_assistant.knowledge.rows import DocumentRow, DocumentRows, Item, Unreadable, document_rows
 from airflow_provider_assistant.parsing.child import LARGEST_FILE, ChildParser, UnreadableFileError
+from airflow_provider_assistant.parsing.html import DEFAULT_REMOVE
 from airflow_provider_assistant.parsing.pages import Fields, Note, Page
 from airflow_provider_assistant.source_account import SourceAccount
 from airflow_provider_assistant.storage.allowed_root import open_inside
@@ -57,7 +63,7 @@ def file_documents(
     *,
     base_url: str = "",
     url_of: Callable[[str], str | None] | None = None,
-    remove: str | None = None,
+    remove: str = DEFAULT_REMOVE,
     select: str = "",
     allowed_root: str | None = None,
     on_error: str = "fail",
@@ -83,7 +89,8 @@ def file_documents(
         one.
     :param url_of: Function that returns the address of a file on the web from its key, or None if it has none. The
         address may be relative to ``base_url``. Default: the key itself.
-    :param remove: Selector of CSS for the parts of an HTML file that are not content. Default: ``DEFAULT_REMOVE``.
+    :param remove: Selector of CSS for the parts of an HTML file that are not content. Default: ``DEFAULT_REMOVE``
+        of this package; print it, or add to it.
     :param select: Selector of CSS for the content of an HTML file. Default: the main part.
     :param allowed_root: Folder that must contain all files after symbolic links are resolved. Default: the source, if
         it is one folder.
@@ -99,8 +106,6 @@ def file_documents(
         ``allowed_root``, the extra is not installed, or see ``on_error`` and ``strict``.
     :raises AssistantStorageError: The object storage cannot be reached.
     """
-    options = {"select": select} if remove is None else {"select": select, "remove": remove}
-
     def items() -> Iterator[Item]:
         is_one = not isinstance(source, list | tuple)
         root = allowed_root
@@ -112,7 +117,7 @@ def file_documents(
             yield Note("file", left_out.reason, left_out.is_expected, left_out.count, left_out.examples[0])
         addresses = _Addresses(base_url, url_of, frozenset(files))
         with ChildParser() as parser:
-            reader = _Reader(parser, options, root, now or datetime.now(UTC), addresses)
+            reader = _Reader(parser, {"select": select, "remove": remove}, root, now or datetime.now(UTC), addresses)
             for key, path in files.items():
                 yield from reader.items(key, path)
 
@@ -205,7 +210,7 @@ class _Reader:
         suffix = _suffix(key)
         content = self._content(path, LARGEST_FILE if suffix in OFFICE else LARGEST_TEXT)
         if suffix in TEXT:
-            return Page(text=plain_text(_decoded(content)))
+            return Page(text=from_plain_text(_decoded(content)))
         if suffix in MARKDOWN:
             return _markdown_page(_decoded(content), is_mdx=suffix == ".mdx")
         fields: Fields = {}
@@ -252,11 +257,9 @@ class _Reader:
 
 def _markdown_page(text: str, *, is_mdx: bool) -> Page:
     fields, text, notes = _front_matter(text)
-    if is_mdx:
-        text, notes_on_jsx = without_jsx(text)
-        notes += notes_on_jsx
+    text, notes_on_tags = without_jsx(text) if is_mdx else (plain_notes(text), [])
     text, notes_on_comments = without_comments(text)
-    return Page(fields, text, notes + notes_on_comments)
+    return Page(fields, text, [*notes, *notes_on_tags, *notes_on_comments])
 
 
 def _front_matter_of_html(content: bytes) -> tuple[Fields, bytes, list[Note]]:

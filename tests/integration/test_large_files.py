@@ -19,7 +19,7 @@ from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.knowledge.files import file_documents
+from airflow_provider_assistant.knowledge import file_documents
 from airflow_provider_assistant.loading.uploads import FileRows
 from airflow_provider_assistant.storage.source_files import storage_files
 from airflow_provider_assistant.storage.uploads import as_upload

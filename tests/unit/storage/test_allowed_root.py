@@ -10,7 +10,7 @@ import pytest
 from airflow.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
-from airflow_provider_assistant.knowledge.files import file_documents
+from airflow_provider_assistant.knowledge import file_documents
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import (
     AssistantLoadQAOperator,
