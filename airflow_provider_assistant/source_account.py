@@ -92,7 +92,7 @@ class SourceAccount:
 
     @property
     def count(self) -> int:
-        """Number of files, pages, chunks and rows that were left out. Words of documents that were read do not count."""
+        """Number of files, pages, chunks and rows that were left out, without words of documents that were read."""
         return sum(left_out.count for left_out in self._left_out.values() if left_out.unit != "word")
 
     def log(self) -> None:

@@ -46,7 +46,7 @@ def assistant_handbook():
         )
 
         pages = file_documents(folder, base_url="https://docs.example.com/")
-        chunks = split_documents(pages, cite="{content}\n\nSource: {source}")
+        chunks = split_documents(pages, cite="Source: {url}")
         return write_documents(chunks, path)["path"]
 
     AssistantLoadTextOperator(

@@ -73,8 +73,13 @@ def _website(args: argparse.Namespace, most: int | None) -> DocumentRows:
 
 
 def _folder(args: argparse.Namespace) -> DocumentRows:
-    selectors = {"select": ", ".join(args.select or ()), "remove": _remove(args)}
-    return file_documents(args.source, base_url=args.base_url or "", on_error="skip", **selectors)
+    return file_documents(
+        args.source,
+        base_url=args.base_url or "",
+        select=", ".join(args.select or ()),
+        remove=_remove(args),
+        on_error="skip",
+    )
 
 
 def _remove(args: argparse.Namespace) -> str:

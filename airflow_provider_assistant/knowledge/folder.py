@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote, urljoin
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.knowledge.chunks import first_heading
-from airflow_provider_assistant.knowledge.front_matter import split_front_matter, unpublished
+from airflow_provider_assistant.knowledge.front_matter import TITLE, split_front_matter, unpublished
 from airflow_provider_assistant.knowledge.markdown import (
     from_plain_text,
     plain_notes,
@@ -25,7 +25,7 @@ from airflow_provider_assistant.knowledge.markdown import (
 )
 from airflow_provider_assistant.knowledge.mdx import without_jsx
 from airflow_provider_assistant.knowledge.rows import DocumentRow, DocumentRows, Item, Unreadable, document_rows
-from airflow_provider_assistant.parsing.child import LARGEST_FILE, ChildParser, UnreadableFileError
+from airflow_provider_assistant.parsing.child import FORMATS, LARGEST_FILE, ChildParser, UnreadableFileError
 from airflow_provider_assistant.parsing.html import DEFAULT_REMOVE
 from airflow_provider_assistant.parsing.pages import Fields, Note, Page
 from airflow_provider_assistant.source_account import SourceAccount
@@ -36,21 +36,19 @@ from airflow_provider_assistant.storage.source_files import storage_files
 MARKDOWN = frozenset({".md", ".markdown", ".mdx"})
 TEXT = frozenset({".txt"})
 HTML = frozenset({".htm", ".html", ".xhtml"})
-OFFICE = frozenset({".pdf", ".docx", ".docm", ".pptx", ".pptm", ".xlsx", ".xlsm"})
-# Bytes of a file of Markdown, text or HTML. A person writes less.
+# Bytes of a file of these. A person writes less.
 LARGEST_TEXT = 10_000_000
 
 # Folders in which site generators and package managers keep what is not a page. Other names with an underscore, such
 # as _posts and _index.md, are content.
 _PROGRAM_FOLDERS = frozenset(
-    "__macosx __pycache__ _build _data _includes _layouts _sass _site _static _templates node_modules".split()
+    ("__pycache__", "_build", "_data", "_includes", "_layouts", "_sass", "_site", "_static", "_templates", "node_modules")
 )
 # Only the table of Python: those of machines differ.
 _TYPES = mimetypes.MimeTypes()
 _FONTS = frozenset({".eot", ".otf", ".ttf", ".woff", ".woff2"})
 
 # Names of fields, in lower case without blanks, - and _. The first one that has a text counts.
-_TITLE = ("title", "question", "name")
 _CATEGORY = ("category", "categories")
 _DATE = ("date", "updated", "lastmod", "lastmodified")
 _URL = ("url", "canonical", "canonicalurl", "permalink")
@@ -106,6 +104,7 @@ def file_documents(
         ``allowed_root``, the extra is not installed, or see ``on_error`` and ``strict``.
     :raises AssistantStorageError: The object storage cannot be reached.
     """
+
     def items() -> Iterator[Item]:
         is_one = not isinstance(source, list | tuple)
         root = allowed_root
@@ -158,7 +157,7 @@ def _reason_hidden(name: str) -> str | None:
 def _note_on_kind(key: str) -> Note | None:
     """Return why files with such a name are not read; None if they are."""
     suffix = _suffix(key)
-    if suffix in MARKDOWN | TEXT | HTML | OFFICE:
+    if suffix in MARKDOWN | TEXT | FORMATS.keys():
         return None
     kind, _ = _TYPES.guess_type(f"x{suffix}", strict=False)
     is_expected = suffix in _FONTS or (kind or "").startswith(("audio/", "font/", "image/", "text/css", "video/"))
@@ -208,7 +207,7 @@ class _Reader:
 
     def _page(self, key: str, path: StoragePath) -> Page:
         suffix = _suffix(key)
-        content = self._content(path, LARGEST_FILE if suffix in OFFICE else LARGEST_TEXT)
+        content = self._content(path, LARGEST_TEXT if suffix in MARKDOWN | TEXT | HTML else LARGEST_FILE)
         if suffix in TEXT:
             return Page(text=from_plain_text(_decoded(content)))
         if suffix in MARKDOWN:
@@ -247,7 +246,7 @@ class _Reader:
         return DocumentRow(
             key=key,
             parent=key,
-            title=_first_text(page.fields, _TITLE) or first_heading(page.text) or _title_of(key),
+            title=_first_text(page.fields, TITLE) or first_heading(page.text) or _title_of(key),
             content=text,
             category=_first_text(page.fields, _CATEGORY),
             url=url,
@@ -332,9 +331,9 @@ class _Addresses:
         if address is not None:
             # urljoin() replaces what follows the last slash.
             folder = self.base_url and self.base_url.rstrip("/") + "/"
-            address = _joined(folder, address)
+            address = joined(folder, address)
         if named:
-            address = _joined(address or "", named)
+            address = joined(address or "", named)
         return address if address and "://" in address else None
 
     def of_link(self, key: str, url: str, target: str) -> str:
@@ -344,16 +343,17 @@ class _Addresses:
         :param key: Key of the file that has the link.
         :param url: Address of this file.
         """
-        path, mark, rest = re.fullmatch(r"([^?#]*)([?#]?)(.*)", target, re.DOTALL).groups()
+        path = re.split("[?#]", target, maxsplit=1)[0]
         folder = "" if path.startswith("/") else posixpath.dirname(key)
         linked = posixpath.normpath(posixpath.join(folder, unquote(path).lstrip("/")))
         address = self.of(linked) if path and linked in self.keys else None
         if address:
-            return f"{address}{mark}{rest}"
-        return _joined(url, target)
+            return address + target.removeprefix(path)
+        return joined(url, target)
 
 
-def _joined(base: str, target: str) -> str:
+def joined(base: str, target: str) -> str:
+    """Return the address of a target that is relative to another address."""
     try:
         return urljoin(base, target)
     except ValueError:

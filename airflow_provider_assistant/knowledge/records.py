@@ -8,10 +8,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeAlias
-from urllib.parse import urljoin
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.knowledge.front_matter import unpublished
+from airflow_provider_assistant.knowledge.folder import joined
+from airflow_provider_assistant.knowledge.front_matter import fields_of, unpublished
 from airflow_provider_assistant.knowledge.markdown import with_absolute_links
 from airflow_provider_assistant.knowledge.rows import (
     DocumentRow,
@@ -22,7 +22,7 @@ from airflow_provider_assistant.knowledge.rows import (
     text_of,
 )
 from airflow_provider_assistant.parsing.child import ChildParser, UnreadableFileError
-from airflow_provider_assistant.parsing.pages import Fields, Note, Page
+from airflow_provider_assistant.parsing.pages import Note, Page
 
 # The name of a field, its path with dots, or a function of the object.
 Field: TypeAlias = str | Callable[[Any], Any]
@@ -40,7 +40,6 @@ _DATE = ("date", "updated_at", "last_modified", "last_modified_date", "lastmod")
 # LlamaIndex gives such an id to an object without one. With it, each run would create the document again.
 _RANDOM_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
 _RANDOM_NAMES = frozenset({"doc_id", "id_", "node_id", "ref_doc_id"})
-_MISSING = object()
 
 
 def documents_of(
@@ -78,85 +77,70 @@ def documents_of(
     :param keep: Field that is true for objects to read. Default: all. Objects whose fields say that they are drafts,
         private or archived are left out in any case.
     :param html: Whether the text is HTML, which becomes Markdown in another process. Needs the extra ``files``.
-    :param on_error: What to do with HTML that cannot be parsed, see :func:`.file_documents`.
+    :param on_error: What to do with an object without text, or with HTML that cannot be parsed. ``fail``: raise an error
+        that names all of them. ``skip``: return a row whose key is None, see :func:`.file_documents`.
     :param strict: Whether what is left out and could be content is an error, after the last row. Default: False.
     :return: The rows. Their attribute ``account`` counts what was read, and what was left out by reason.
-    :raises AssistantInputError: An object has no field of the text, or see ``on_error`` and ``strict``.
+    :raises AssistantInputError: The extra is not installed, or see ``on_error`` and ``strict``.
     """
-
-    named = {"title": title, "url": url, "category": category, "date": date}
+    def row(item: Any, name: str | None, parent: str | None, text: str) -> DocumentRow:
+        address = _text(item, url, ("url", "source"))
+        if address and "://" not in address:  # it is a path
+            address = None
+        if address and html:
+            text = with_absolute_links(text, partial(joined, address))
+        return DocumentRow(
+            key=name,
+            parent=parent,
+            title=_text(item, title, _TITLE),
+            content=text,
+            category=_text(item, category, ("category",)),
+            url=address,
+            date=_text(item, date, _DATE),
+        )
 
     def items() -> Iterator[Item]:
         with ChildParser() as parser:
             for number, item in enumerate(objects):
                 label = f"object {number} ({type(item).__name__})"
                 name = _text(item, key, _KEY)
+                parent = name if key else _text(item, "", _PARENT)
                 reason = unpublished(_fields(item), datetime.now(UTC))
-                if keep and not _value(item, keep):
+                if keep and not any(_values(item, keep)):
                     reason = "is not one to keep"
                 if reason:
                     yield Note("document", reason, is_expected=True, name=name or label)
                     continue
-                parent = name if key else _text(item, "", _PARENT)
                 try:
-                    text = _content(item, content)
-                    if html:
-                        page = _page(parser, text)
-                        text = page.text
-                        yield from (replace(note, name=name or label) for note in page.notes)
+                    page = _page(item, content, parser if html else None)
                 except UnreadableFileError as error:
                     yield Unreadable(parent or label, f"{label} with the key {name!r} {error}")
                     continue
-                if text.strip():
-                    yield _row(item, name, parent, text, named, is_html=html)
+                for note in page.notes:
+                    yield replace(note, name=name or label)
+                if page.text.strip():
+                    yield row(item, name, parent, page.text)
                 else:
                     yield Note("document", "has no text", is_expected=False, name=name or label)
 
-    todo = "Name the field of the text with content=…, or repair what is named."
+    todo = "Name the field of the text with content=…, leave objects out with keep=…, or repair them."
     return document_rows(items(), unit="document", todo=todo, on_error=on_error, strict=strict)
 
 
-def _row(
-    item: Any, key: str | None, parent: str | None, text: str, named: Mapping[str, Field], *, is_html: bool
-) -> DocumentRow:
-    url = _text(item, named["url"], ("url", "source"))
-    if url and "://" not in url:  # it is a path
-        url = None
-    if url and is_html:
-        text = with_absolute_links(text, partial(_joined, url))
-    return DocumentRow(
-        key=key,
-        parent=parent,
-        title=_text(item, named["title"], _TITLE),
-        content=text,
-        category=_text(item, named["category"], ("category",)),
-        url=url,
-        date=_text(item, named["date"], _DATE),
-    )
-
-
-def _content(item: Any, field: Field) -> str:
+def _page(item: Any, content: Field, parser: ChildParser | None) -> Page:
     """
-    Return the text of an object; empty if its field is.
+    Return the text of an object.
 
-    :raises UnreadableFileError: It has no such field, or the field holds no text.
+    :param parser: None if the text is no HTML.
+    :raises UnreadableFileError: It has no field of the text, or its HTML cannot be parsed.
     """
-    values = [_value(item, field or name) for name in ([field] if field else _CONTENT)]
-    found = [value for value in values if value is not _MISSING]
-    texts = [value for value in found if isinstance(value, str)]
-    if texts:
-        return texts[0]
-    if found and all(value is None for value in found):
-        return ""
-    where = field if isinstance(field, str) and field else " or ".join(_CONTENT)
-    if found:
-        raise UnreadableFileError(f"has no text in {where}, but a value of the type {type(found[0]).__name__}")
-    names = f": its fields are {', '.join(map(str, item))}" if isinstance(item, Mapping) else ""
-    raise UnreadableFileError(f"has no {where}{names}")
-
-
-def _page(parser: ChildParser, html: str) -> Page:
-    body = f"<!doctype html><html><body>{html}</body></html>".encode("utf-8", "replace")
+    text = next((value for value in _values(item, content, _CONTENT) if isinstance(value, str)), None)
+    if text is None:
+        where = content if isinstance(content, str) and content else " or ".join(_CONTENT)
+        raise UnreadableFileError(f"has no text in {where}")
+    if parser is None:
+        return Page(text=text)
+    body = f"<!doctype html><html><body>{text}</body></html>".encode("utf-8", "replace")
     try:
         # All of an article is content, also what is beside an element `main` of it.
         return parser.parse(".html", body, encoding="utf-8", select="body")
@@ -168,41 +152,35 @@ def _page(parser: ChildParser, html: str) -> Page:
         ) from None
 
 
-def _fields(item: Any) -> Fields:
+def _fields(item: Any) -> Mapping[str, str | list[str]]:
     """Return the plain values of an object and of its metadata, under the names that front matter has."""
-    fields: Fields = {}
-    for place in (_metadata(item), item):
-        for name, value in place.items() if isinstance(place, Mapping) else ():
-            text = "null" if value is None else text_of(value)
-            if text is not None:
-                fields[re.sub(r"[\s_-]", "", str(name).lower())] = text.lower() if isinstance(value, bool) else text
-    return fields
+    values = {**_metadata(item), **(item if isinstance(item, Mapping) else {})}
+    return fields_of({name: value for name, value in values.items() if not isinstance(value, Mapping | list | tuple)})
 
 
 def _text(item: Any, field: Field, names: tuple[str, ...]) -> str | None:
+    """Return the first value that is a text, a number or a date, as text."""
+    return next(filter(None, map(text_of, _values(item, field, names))), None)
+
+
+def _values(item: Any, field: Field, names: tuple[str, ...] = ()) -> Iterator[Any]:
     """
-    Return a field of an object as text.
+    Yield the value of a field.
 
-    :param field: Empty for the first of the names that has a text, in the object or in its metadata.
+    :param field: Empty for the values of all names, in the object or in its metadata.
     """
-    if field:
-        value = _value(item, field)
-        return None if value is _MISSING else text_of(value)
-    for name in names:
-        for place in (item, _metadata(item)):
-            value = _get(place, name)
-            text = None if value is _MISSING else text_of(value)
-            if text and not (name in _RANDOM_NAMES and _RANDOM_ID.fullmatch(text)):
-                return text
-    return None
-
-
-def _value(item: Any, field: Field) -> Any:
     if callable(field):
-        return field(item)
-    for name in field.split("."):
-        item = _get(item, name)
-    return item
+        yield field(item)
+    elif field:
+        for name in field.split("."):
+            item = _get(item, name)
+        yield item
+    else:
+        for name in names:
+            for place in (item, _metadata(item)):
+                value = _get(place, name)
+                if not (name in _RANDOM_NAMES and _RANDOM_ID.fullmatch(str(value))):
+                    yield value
 
 
 def _metadata(item: Any) -> Mapping[Any, Any]:
@@ -211,15 +189,6 @@ def _metadata(item: Any) -> Mapping[Any, Any]:
 
 
 def _get(place: Any, name: str) -> Any:
-    if isinstance(place, Mapping):
-        return place.get(name, _MISSING)
-    value = getattr(place, name, _MISSING)
+    value = place.get(name) if isinstance(place, Mapping) else getattr(place, name, None)
     # Methods are not fields.
-    return _MISSING if callable(value) else value
-
-
-def _joined(base: str, target: str) -> str:
-    try:
-        return urljoin(base, target)
-    except ValueError:
-        return target
+    return None if callable(value) else value

@@ -28,7 +28,7 @@ from airflow_provider_assistant.ledger import clock, store
 from airflow_provider_assistant.loading import counts, findings, guards, load
 from airflow_provider_assistant.loading.options import OPTIONS, LoadOptions, OnAmbiguous, OnChange
 from airflow_provider_assistant.operators import documents
-from airflow_provider_assistant.parsing import limits
+from airflow_provider_assistant.parsing import child, limits
 from airflow_provider_assistant.sending.sender import BREAKER
 from airflow_provider_assistant.tables.files import FORMATS
 from tests.contract.cases import CASES
@@ -80,7 +80,7 @@ LISTS: list[tuple[str, str, str, Any]] = [
     (LEDGER, "Retry or skip", "`on_ambiguous`", get_args(OnAmbiguous)),
     (INCREMENTAL, "When a row has changed", "`on_change`", get_args(OnChange)),
     (ROWS, "Files", "Name ends in", FORMATS),
-    (HANDBOOK, "Files", "Files", folder.MARKDOWN | folder.TEXT | folder.HTML | folder.OFFICE),
+    (HANDBOOK, "Files", "Files", folder.MARKDOWN | folder.TEXT | child.FORMATS.keys()),
     ("docs/export/dbt.md", "What the models answer", "Model", [f"assistant__{view}" for view in dbt.VIEWS]),
     (
         *("docs/start/install.md", "Extras", "Extra"),

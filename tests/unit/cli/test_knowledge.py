@@ -8,7 +8,7 @@ import pytest
 @pytest.fixture
 def folder(tmp_path):
     for name, text in {
-        "start.md": "# Start\n\nFirst words.\n\n## Next\n\nA longer text <!-- of hidden words --> of the second section.\n",
+        "start.md": "# Start\n\nFirst words.\n\n## Next\n\nA longer <!-- of hidden words --> second section.\n",
         "draft.md": "---\ndraft: true\n---\n# Secret\n\nNot yet.\n",
         "sub/café page.md": "# Café\n\nÖffnungszeiten.\n",
         "old.doc": "binary",
@@ -25,7 +25,7 @@ def test_the_account_is_shown_with_the_words_that_each_rule_left_out(cli, folder
     shown = cli("knowledge", "preview", folder, "--remove", ".ad", "--output", "json").json
     assert shown["read"] == {"file": 3, "chunk": 4}
     assert [chunk["title"] for chunk in shown["chunks"]] == ["page", "Start", "Start > Next", "Café"]
-    assert shown["chunks"][2]["content"] == "A longer text  of the second section."
+    assert shown["chunks"][2]["content"] == "A longer  second section."
     words = {entry["reason"]: entry["count"] for entry in shown["left_out"] if entry["unit"] == "word"}
     assert sorted(words.values()) == [2, 3, 3]
     assert any("nav" in reason for reason in words)

@@ -22,7 +22,7 @@ def loaded(tmp_path, connection, ran):
 
     def load(folder, on_error="fail", **options):
         pages = file_documents(folder, base_url="https://x.example/", on_error=on_error)
-        write_documents(split_documents(pages, 500, cite="{content}\n\nSource: {source}"), path)
+        write_documents(split_documents(pages, 500, cite="Source: {url}"), path)
         operator = {"source": path, "key_columns": ["key"], "group_columns": ["parent"], "source_name": "handbook"}
         done, _ = ran(AssistantLoadTextOperator, **operator, **options)
         return done.xcom()
