@@ -42,7 +42,7 @@ LARGEST_TEXT = 10_000_000
 # Folders in which site generators and package managers keep what is not a page. Other names with an underscore, such
 # as _posts and _index.md, are content.
 _PROGRAM_FOLDERS = frozenset(
-    ("__pycache__", "_build", "_data", "_includes", "_layouts", "_sass", "_site", "_static", "_templates", "node_modules")
+    ("__pycache__", "_build", "_data", "_includes", "_layouts", "_site", "_static", "_templates", "node_modules")
 )
 # Only the table of Python: those of machines differ.
 _TYPES = mimetypes.MimeTypes()

@@ -77,16 +77,15 @@ def documents_of(
     :param keep: Field that is true for objects to read. Default: all. Objects whose fields say that they are drafts,
         private or archived are left out in any case.
     :param html: Whether the text is HTML, which becomes Markdown in another process. Needs the extra ``files``.
-    :param on_error: What to do with an object without text, or with HTML that cannot be parsed. ``fail``: raise an error
-        that names all of them. ``skip``: return a row whose key is None, see :func:`.file_documents`.
+    :param on_error: What to do with objects that have no field of the text, or whose HTML cannot be parsed, see
+        :func:`.file_documents`.
     :param strict: Whether what is left out and could be content is an error, after the last row. Default: False.
     :return: The rows. Their attribute ``account`` counts what was read, and what was left out by reason.
     :raises AssistantInputError: The extra is not installed, or see ``on_error`` and ``strict``.
     """
+
     def row(item: Any, name: str | None, parent: str | None, text: str) -> DocumentRow:
-        address = _text(item, url, ("url", "source"))
-        if address and "://" not in address:  # it is a path
-            address = None
+        address = _address(item, url)
         if address and html:
             text = with_absolute_links(text, partial(joined, address))
         return DocumentRow(
@@ -105,9 +104,7 @@ def documents_of(
                 label = f"object {number} ({type(item).__name__})"
                 name = _text(item, key, _KEY)
                 parent = name if key else _text(item, "", _PARENT)
-                reason = unpublished(_fields(item), datetime.now(UTC))
-                if keep and not any(_values(item, keep)):
-                    reason = "is not one to keep"
+                reason = _reason_left_out(item, keep)
                 if reason:
                     yield Note("document", reason, is_expected=True, name=name or label)
                     continue
@@ -116,8 +113,7 @@ def documents_of(
                 except UnreadableFileError as error:
                     yield Unreadable(parent or label, f"{label} with the key {name!r} {error}")
                     continue
-                for note in page.notes:
-                    yield replace(note, name=name or label)
+                yield from (replace(note, name=name or label) for note in page.notes)
                 if page.text.strip():
                     yield row(item, name, parent, page.text)
                 else:
@@ -125,6 +121,16 @@ def documents_of(
 
     todo = "Name the field of the text with content=…, leave objects out with keep=…, or repair them."
     return document_rows(items(), unit="document", todo=todo, on_error=on_error, strict=strict)
+
+
+def _reason_left_out(item: Any, keep: Field) -> str:
+    """Return why an object is not for readers, or not to be kept; empty if it is."""
+    if keep and not any(_values(item, keep)):
+        return "is not one to keep"
+    # The plain values of an object and of its metadata are named like fields of front matter.
+    values = {**_metadata(item), **(item if isinstance(item, Mapping) else {})}
+    fields = {name: value for name, value in values.items() if not isinstance(value, Mapping | list | tuple)}
+    return unpublished(fields_of(fields), datetime.now(UTC))
 
 
 def _page(item: Any, content: Field, parser: ChildParser | None) -> Page:
@@ -152,10 +158,10 @@ def _page(item: Any, content: Field, parser: ChildParser | None) -> Page:
         ) from None
 
 
-def _fields(item: Any) -> Mapping[str, str | list[str]]:
-    """Return the plain values of an object and of its metadata, under the names that front matter has."""
-    values = {**_metadata(item), **(item if isinstance(item, Mapping) else {})}
-    return fields_of({name: value for name, value in values.items() if not isinstance(value, Mapping | list | tuple)})
+def _address(item: Any, field: Field) -> str | None:
+    """Return the address for readers. A path is none."""
+    texts = filter(None, map(text_of, _values(item, field, ("url", "source"))))
+    return next((text for text in texts if "://" in text), None)
 
 
 def _text(item: Any, field: Field, names: tuple[str, ...]) -> str | None:
