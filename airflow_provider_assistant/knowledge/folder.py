@@ -212,19 +212,16 @@ class _Reader:
             return Page(text=from_plain_text(_decoded(content)))
         if suffix in MARKDOWN:
             return _markdown_page(_decoded(content), is_mdx=suffix == ".mdx")
-        fields: Fields = {}
-        notes: list[Note] = []
-        if suffix in HTML:
-            fields, content, notes = _front_matter_of_html(content)
+        if suffix in HTML and content.removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"---", b"+++")):
+            return Page({"obstacle": "is a template of a site generator, as it begins with front matter"})
         try:
-            page = self.parser.parse(suffix, content, **(self.options if suffix in HTML else {}))
+            return self.parser.parse(suffix, content, **(self.options if suffix in HTML else {}))
         except ModuleNotFoundError as error:
             raise AssistantInputError(
                 f"file {str(path)!r} cannot be read, because {error.name} is not installed",
                 todo="Run pip install 'airflow-provider-assistant[files]', or name only other files.",
                 field="source",
             ) from None
-        return Page({**page.fields, **fields}, page.text, [*notes, *page.notes])
 
     def _content(self, path: StoragePath, limit: int) -> bytes:
         try:
@@ -255,25 +252,13 @@ class _Reader:
 
 
 def _markdown_page(text: str, *, is_mdx: bool) -> Page:
-    fields, text, notes = _front_matter(text)
+    try:
+        fields, text, notes = split_front_matter(text)
+    except ValueError as error:
+        raise UnreadableFileError(str(error)) from None
     text, notes_on_tags = without_jsx(text) if is_mdx else (plain_notes(text), [])
     text, notes_on_comments = without_comments(text)
     return Page(fields, text, [*notes, *notes_on_tags, *notes_on_comments])
-
-
-def _front_matter_of_html(content: bytes) -> tuple[Fields, bytes, list[Note]]:
-    """Return what Jekyll and Hugo read above the HTML of a page, and the HTML."""
-    if not content.removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"---", b"+++")):
-        return {}, content, []
-    fields, text, notes = _front_matter(_decoded(content))
-    return fields, text.encode(), notes
-
-
-def _front_matter(text: str) -> tuple[Fields, str, list[Note]]:
-    try:
-        return split_front_matter(text)
-    except ValueError as error:
-        raise UnreadableFileError(str(error)) from None
 
 
 def _decoded(content: bytes) -> str:
