@@ -29,9 +29,8 @@ from airflow_provider_assistant.parsing.child import FORMATS, LARGEST_FILE, Chil
 from airflow_provider_assistant.parsing.html import DEFAULT_REMOVE
 from airflow_provider_assistant.parsing.pages import Fields, Note, Page
 from airflow_provider_assistant.source_account import SourceAccount
-from airflow_provider_assistant.storage.allowed_root import open_inside
-from airflow_provider_assistant.storage.paths import StoragePath, reading, usable_path
-from airflow_provider_assistant.storage.source_files import storage_files
+from airflow_provider_assistant.storage.listing import storage_files
+from airflow_provider_assistant.storage.opening import StoragePath, open_inside, reading, usable_path
 
 MARKDOWN = frozenset({".md", ".markdown", ".mdx"})
 TEXT = frozenset({".txt"})
