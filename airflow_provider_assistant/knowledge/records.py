@@ -39,6 +39,7 @@ _TITLE = ("title", "file_name", "filename", "name")
 _DATE = ("date", "updated_at", "last_modified", "last_modified_date", "lastmod")
 # LlamaIndex gives such an id to an object without one. With it, each run would create the document again.
 _RANDOM_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
+_ELEMENT = "assistant-record"
 _RANDOM_NAMES = frozenset({"doc_id", "id_", "node_id", "ref_doc_id"})
 
 
@@ -146,10 +147,10 @@ def _page(item: Any, content: Field, parser: ChildParser | None) -> Page:
         raise UnreadableFileError(f"has no text in {where}")
     if parser is None:
         return Page(text=text)
-    body = f"<!doctype html><html><body>{text}</body></html>".encode("utf-8", "replace")
+    # All of the text is content, also beside a `main` in it. No end tag of the text closes an element of this name.
+    body = f"<!doctype html><body><{_ELEMENT}>{text}</{_ELEMENT}></body>".encode("utf-8", "replace")
     try:
-        # All of an article is content, also what is beside an element `main` of it.
-        return parser.parse(".html", body, encoding="utf-8", select="body")
+        return parser.parse(".html", body, encoding="utf-8", select=_ELEMENT)
     except ModuleNotFoundError as error:
         raise AssistantInputError(
             f"HTML cannot be read, because {error.name} is not installed",

@@ -300,7 +300,7 @@ def markdown(writer: Writer) -> str:
 def mdx(writer: Writer) -> str:
     w, gone = writer.word, writer.gone
     blocks = [
-        f'<Tabs items={{["{gone()}"]}}>\n  <Tab title="{w()}">\n    - {w()}\n  </Tab>\n</Tabs>',
+        f'<Tabs items={{["{gone()}"]}}>\n  <Tab title="{w()} {w()}">\n    - {w()}\n  </Tab>\n</Tabs>',
         f"<Note>\n{w()} `<B>` {w()}\n</Note>",
         f"{{/* {gone()}\n\n<C title='{gone()}'> */}}",
         f"export const meta = {{\n  a: '{gone()}',\n\n  b: 1\n}}",
