@@ -312,8 +312,8 @@ def mdx(writer: Writer) -> str:
 def html(writer: Writer) -> str:
     w, gone = writer.word, writer.gone
     return (
-        f"<title>a</title><main><h1>{w()}</h1><p>{w()} <!-- {gone()} --><b>{w()}</b></p><nav>{gone()}</nav>"
-        f"<ul><li>{w()}</li></ul><pre># {w()}</pre><script>{gone()}</script></main>"
+        f"<title>a</title><main><h1>{w()}</h1><p>{w()} <!-- f0h0z --><b>{w()}</b></p><nav>{gone()}</nav>"
+        f"<ul><li>{w()}</li></ul><pre># {w()}</pre><script>f0h1z</script></main>"
     )
 
 
@@ -338,7 +338,7 @@ WRITERS = {
 def test_each_word_is_in_its_row_once(tmp_path):
     dice = random.Random(7)
     shown: dict[str, list[str]] = {}
-    hidden: list[str] = []
+    hidden = ["f0h0z", "f0h1z"]
     not_indexed = 0
     for number in range(45):
         suffix = dice.choice([*WRITERS, ".md"])
@@ -373,3 +373,18 @@ def test_each_word_is_in_its_row_once(tmp_path):
     chunks = "\n".join(f"{row['title']}\n{row['content']}" for row in split_documents(rows.values(), 300))
     words = {word for file in shown.values() for word in file}
     assert words <= set(re.findall(r"f\d+w\d+z", chunks))
+
+
+@pytest.mark.promise("sources of documents", "A word of a file is in its document, or the account counts it.")
+@pytest.mark.parametrize("suffix", [".md", ".txt", ".html", ".docx", ".xlsx"])
+def test_each_word_that_is_not_in_the_document_is_counted(tmp_path, suffix):
+    path = tmp_path / f"page{suffix}"
+    for seed in range(5):
+        writer = Writer(random.Random(seed), "f1")
+        content = WRITERS[suffix](writer)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        hidden = [word for word in writer.hidden if not isinstance(content, str) or word in content]
+        rows = file_documents(path)
+        list(rows)
+        words = [left_out.count for left_out in rows.account.left_out if left_out.unit == "word"]
+        assert sum(words) == len(hidden), (content, rows.account.left_out)
