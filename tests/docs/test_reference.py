@@ -28,7 +28,7 @@ from airflow_provider_assistant.ledger import clock, store
 from airflow_provider_assistant.loading import counts, findings, guards, load
 from airflow_provider_assistant.loading.options import OPTIONS, LoadOptions, OnAmbiguous, OnChange
 from airflow_provider_assistant.operators import documents
-from airflow_provider_assistant.parsing import child, limits
+from airflow_provider_assistant.parsing import child, office, pdf
 from airflow_provider_assistant.sending.sender import BREAKER
 from airflow_provider_assistant.tables.files import FORMATS
 from tests.contract.cases import CASES
@@ -119,11 +119,11 @@ FIGURES = [
     (INCREMENTAL, f"list at least {guards.LEAST_CHANGED} of them, or remove at least {guards.LEAST_REMOVED}."),
     ("docs/evaluate/feedback.md", f"After {BREAKER} failures in a row"),
     (HANDBOOK, f"| {folder.LARGEST_TEXT // MILLION} MB for Markdown, text and HTML, "),
-    (HANDBOOK, f", {limits.LARGEST_FILE // MILLION} MB for others |"),
-    (HANDBOOK, f"| {limits.LARGEST_ARCHIVE // MILLION} MB and {limits.MOST_MEMBERS:,} members |"),
-    (HANDBOOK, f"| Pages of a PDF file | {limits.MOST_PAGES:,} |"),
-    (HANDBOOK, f"| Text of a file | {limits.MOST_CHARACTERS:,} characters |"),
-    (HANDBOOK, f"| {NUMBER[limits.SECONDS]}, {limits.MEMORY // 2**30} GiB |"),
+    (HANDBOOK, f", {child.LARGEST_FILE // MILLION} MB for others |"),
+    (HANDBOOK, f"| {office.LARGEST_ARCHIVE // MILLION} MB and {office.MOST_MEMBERS:,} members |"),
+    (HANDBOOK, f"| Pages of a PDF file | {pdf.MOST_PAGES:,} |"),
+    (HANDBOOK, f"| Text of a file | {child.MOST_CHARACTERS:,} characters |"),
+    (HANDBOOK, f"| {NUMBER[child.SECONDS]}, {child.MEMORY // 2**30} GiB |"),
     ("docs/reference/operators/sensor.md", NUMBER[BaseSensorOperator(task_id="any").timeout]),
     (LINEAGE, f"`{'`, `'.join(get_args(assets.AssetKind)[1:-1])}` or `{get_args(assets.AssetKind)[-1]}`"),
     (LINEAGE, f"`{inspect.signature(assets.assistant_asset).parameters['kind'].default}` (the helper's default)"),

@@ -379,7 +379,7 @@ def test_each_word_is_in_its_row_once(tmp_path):
 @pytest.mark.parametrize("suffix", [".md", ".txt", ".html", ".docx", ".xlsx"])
 def test_each_word_that_is_not_in_the_document_is_counted(tmp_path, suffix):
     path = tmp_path / f"page{suffix}"
-    for seed in range(5):
+    for seed in range(3):
         writer = Writer(random.Random(seed), "f1")
         content = WRITERS[suffix](writer)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
