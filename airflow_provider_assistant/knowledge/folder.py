@@ -112,7 +112,8 @@ def file_documents(
         skipped = SourceAccount()
         files = _files(source, root, skipped)
         for left_out in skipped.left_out:
-            yield Note("file", left_out.reason, left_out.is_expected, left_out.count, left_out.examples[0])
+            name = (left_out.examples or [""])[0]
+            yield Note(left_out.unit, left_out.reason, left_out.is_expected, left_out.count, name)
         addresses = _Addresses(base_url, url_of, frozenset(files))
         with ChildParser() as parser:
             reader = _Reader(parser, {"select": select, "remove": remove}, root, now or datetime.now(UTC), addresses)
