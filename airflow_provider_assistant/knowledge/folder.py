@@ -40,9 +40,10 @@ LARGEST_TEXT = 10_000_000
 
 # Folders in which site generators and package managers keep what is not a page. Other names with an underscore, such
 # as _posts and _index.md, are content.
-_PROGRAM_FOLDERS = frozenset(
-    ("__pycache__", "_build", "_data", "_includes", "_layouts", "_site", "_static", "_templates", "node_modules")
-)
+_PROGRAM_FOLDERS = frozenset((
+    "__pycache__", "_book", "_build", "_data", "_downloads", "_ext", "_images", "_includes", "_layouts", "_modules",
+    "_plugins", "_sass", "_site", "_sources", "_static", "_templates", "bower_components", "node_modules",
+))  # fmt: skip
 # Only the table of Python: those of machines differ.
 _TYPES = mimetypes.MimeTypes()
 _FONTS = frozenset({".eot", ".otf", ".ttf", ".woff", ".woff2"})
@@ -212,16 +213,20 @@ class _Reader:
             return Page(text=from_plain_text(_decoded(content)))
         if suffix in MARKDOWN:
             return _markdown_page(_decoded(content), is_mdx=suffix == ".mdx")
+        above = Page()
         if suffix in HTML and content.removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"---", b"+++")):
-            return Page({"obstacle": "is a template of a site generator, as it begins with front matter"})
+            # What Jekyll and Hugo read above the HTML of a page.
+            above = _front_matter(_decoded(content))
+            content = above.text.encode()
         try:
-            return self.parser.parse(suffix, content, **(self.options if suffix in HTML else {}))
+            page = self.parser.parse(suffix, content, **(self.options if suffix in HTML else {}))
         except ModuleNotFoundError as error:
             raise AssistantInputError(
                 f"file {str(path)!r} cannot be read, because {error.name} is not installed",
                 todo="Run pip install 'airflow-provider-assistant[files]', or name only other files.",
                 field="source",
             ) from None
+        return Page({**page.fields, **above.fields}, page.text, [*above.notes, *page.notes])
 
     def _content(self, path: StoragePath, limit: int) -> bytes:
         try:
@@ -252,13 +257,17 @@ class _Reader:
 
 
 def _markdown_page(text: str, *, is_mdx: bool) -> Page:
+    page = _front_matter(text)
+    text, notes_on_tags = without_jsx(page.text) if is_mdx else (plain_notes(page.text), [])
+    text, notes_on_comments = without_comments(text)
+    return Page(page.fields, text, [*page.notes, *notes_on_tags, *notes_on_comments])
+
+
+def _front_matter(text: str) -> Page:
     try:
-        fields, text, notes = split_front_matter(text)
+        return Page(*split_front_matter(text))
     except ValueError as error:
         raise UnreadableFileError(str(error)) from None
-    text, notes_on_tags = without_jsx(text) if is_mdx else (plain_notes(text), [])
-    text, notes_on_comments = without_comments(text)
-    return Page(fields, text, [*notes, *notes_on_tags, *notes_on_comments])
 
 
 def _decoded(content: bytes) -> str:

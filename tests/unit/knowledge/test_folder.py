@@ -133,13 +133,18 @@ def test_selectors_say_what_is_content(write):
     assert only(folder, select=".b")["content"] == "three"
 
 
+def test_front_matter_above_html(write):
+    write("a.html", "---\r\ntitle: Öffnungszeiten\r\ncategory: hr\r\n---\r\n<title>x</title><p>From 9 à 5.")
+    row = only(write("b.html", "+++\ndraft = true\n+++\n<p>text"))
+    assert (row["title"], row["category"], row["content"]) == ("Öffnungszeiten", "hr", "From 9 à 5.")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "reason", "is_expected"),
     [
         ("scan.pdf", pdf(""), "has no text", False),
         ("empty.md", "", "has no text", True),
         ("draft.md", "---\ndraft: true\n---\ntext", "draft", True),
-        ("template.html", "---\ndraft: true\n---\n<p>text", "template of a site generator", False),
         ("old.html", "<meta http-equiv=refresh content='0; url=new.html'><p>Moved.", "leads to another page", True),
     ],
 )
