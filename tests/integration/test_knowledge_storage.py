@@ -36,5 +36,5 @@ def test_a_file_that_is_refused_does_not_stop_the_folder(folder, bucket):
 
 def test_an_outage_stops_the_folder_and_may_be_retried(folder, bucket):
     bucket.fail("get", status=500)
-    with pytest.raises(AssistantStorageError, match="a.md"):
+    with pytest.raises(AssistantStorageError, match=r"a\.md"):
         list(file_documents(folder, on_error="skip"))
