@@ -47,7 +47,9 @@ class LeftOut:
     def __str__(self) -> str:
         text = f"{counted(self.count, self.unit)} left out: {shortened(escaped(self.reason), REASON_LENGTH)}"
         shown = [shortened(escaped(example), EXAMPLE_LENGTH) for example in self.examples[:SHOWN]]
-        if self.count > len(shown):
+        # Words are named by their file.
+        named = len(self.examples) if self.unit == "word" else self.count
+        if named > len(shown):
             shown.append("…")
         return f"{text} ({', '.join(shown)})" if self.examples else text
 

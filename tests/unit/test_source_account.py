@@ -50,6 +50,18 @@ def test_a_reason_that_once_was_unexpected_stays_so():
     assert [(left_out.count, left_out.examples) for left_out in account.unexpected] == [(3, ["a", "b", "c"])]
 
 
+def test_words_are_named_by_their_files_and_count_as_no_items():
+    account = SourceAccount()
+    account.leave_out("file", "is a draft", "d.md", is_expected=True, count=2)
+    for name in ("a.md", "a.md", "b.md"):
+        account.leave_out("word", "in a comment", name, is_expected=True, count=5)
+    assert [str(left_out) for left_out in account.left_out] == [
+        "15 words left out: in a comment (a.md, b.md)",
+        "2 files left out: is a draft (d.md, …)",
+    ]
+    assert account.count == 2
+
+
 def test_steps_share_one_account_and_log_each_line_once(caplog):
     def numbers(account):
         for number in range(4):
