@@ -38,23 +38,24 @@ def preview(out: Console, args: argparse.Namespace) -> int:
     shown: list[DocumentRow] = []
     parents: set[str | None] = set()
     unreadable = 0
+    is_cut = False
     with out.busy("reading"):
         for chunk in chunks:
             parents.add(chunk["parent"])
             if most is not None and len(parents) > most:
+                is_cut = True
                 break
             if chunk["key"] is None:
                 unreadable += 1
             elif len(shown) < SHOWN:
                 shown.append(chunk)
     account = chunks.account
-    is_cut = most is not None and len(parents) >= most
     out.result({**account.as_dict(), "chunks": shown, "unreadable": unreadable, "is_cut": is_cut})
     out.table(("file or page", "title", "characters", "text"), [_cells(chunk) for chunk in shown])
     _show_account(out, account)
     text = f"{_read(account)}; {account.count or 'nothing'} left out."
     if is_cut:
-        text += f" There may be more: the preview ends after {most}, see --max-documents."
+        text += f" There is more: the preview ends after {most}, see --max-documents."
     is_wrong = bool(account.unexpected)
     out.line(text, (BAD if args.strict else WARNING) if is_wrong else GOOD)
     return WRONG if is_wrong and args.strict else OK
@@ -65,7 +66,8 @@ def _website(args: argparse.Namespace, most: int | None) -> DocumentRows:
         args.source,
         select=", ".join(args.select or ()),
         remove=_remove(args),
-        sample=most,
+        # One more shows that there is more.
+        sample=most and most + 1,
         on_error="skip",
         requests_per_second=args.requests_per_second,
         private_networks=args.private_networks,
