@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.website import Website, page
+
 
 @pytest.fixture
 def folder(tmp_path):
@@ -56,6 +58,15 @@ def test_a_large_source_is_read_in_part(cli, folder):
         (folder / f"page {number}.md").write_text(f"Text {number}.")
     result = cli("knowledge", "preview", folder, "--max-documents", "3")
     assert (result.code, "the preview ends after 3" in result.out) == (0, True)
+
+
+@pytest.mark.parametrize(("most", "is_cut"), [("2", True), ("3", False)])
+def test_the_first_pages_of_a_website_are_read(cli, most, is_cut):
+    with Website() as website:
+        sitemap = website.site({f"/{number}": page(f"Page {number}", "From nine to five.") for number in range(3)})
+        options = ["--max-documents", most, "--private-networks", "--requests-per-second", "1000"]
+        shown = cli("knowledge", "preview", sitemap, *options, "--output", "json").json
+    assert (len(shown["chunks"]), shown["is_cut"]) == (int(most), is_cut)
 
 
 def test_a_bad_argument(cli, folder):
