@@ -26,7 +26,7 @@ from airflow_provider_assistant.knowledge.markdown import (
 from airflow_provider_assistant.knowledge.mdx import without_jsx
 from airflow_provider_assistant.knowledge.rows import DocumentRow, DocumentRows, Item, Unreadable, document_rows
 from airflow_provider_assistant.parsing.child import FORMATS, LARGEST_FILE, ChildParser, UnreadableFileError
-from airflow_provider_assistant.parsing.html import DEFAULT_REMOVE
+from airflow_provider_assistant.parsing.html import DEFAULT_REMOVE, check_selector
 from airflow_provider_assistant.parsing.pages import Fields, Note, Page
 from airflow_provider_assistant.source_account import SourceAccount
 from airflow_provider_assistant.storage.listing import storage_files
@@ -104,6 +104,10 @@ def file_documents(
         ``allowed_root``, the extra is not installed, or see ``on_error`` and ``strict``.
     :raises AssistantStorageError: The object storage cannot be reached.
     """
+    for name, selector in {"select": select, "remove": remove}.items():
+        # The default, and no selector, need no extra.
+        if selector not in {"", DEFAULT_REMOVE}:
+            check_selector(selector, name)
 
     def items() -> Iterator[Item]:
         is_one = not isinstance(source, list | tuple)

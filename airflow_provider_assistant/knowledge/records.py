@@ -39,8 +39,8 @@ _TITLE = ("title", "file_name", "filename", "name")
 _DATE = ("date", "updated_at", "last_modified", "last_modified_date", "lastmod")
 # LlamaIndex gives such an id to an object without one. With it, each run would create the document again.
 _RANDOM_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
-_ELEMENT = "assistant-record"
 _RANDOM_NAMES = frozenset({"doc_id", "id_", "node_id", "ref_doc_id"})
+_ELEMENT = "assistant-record"
 
 
 def documents_of(

@@ -131,6 +131,9 @@ def test_selectors_say_what_is_content(write):
     folder = write("a.html", "<main><p>one</p><p class=ad>two</p><p class=b>three</p></main>")
     assert only(folder, remove=".ad")["content"] == "one\n\nthree"
     assert only(folder, select=".b")["content"] == "three"
+    for name in ("select", "remove"):
+        with pytest.raises(AssistantInputError, match=f"{name}='p>' is not a selector of CSS"):
+            file_documents(folder, **{name: "p>"})
 
 
 def test_front_matter_above_html(write):
