@@ -18,6 +18,7 @@ from airflow_provider_assistant.loading.findings import Finding, Findings, Kind
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.plan import CHANGES, Plan
 from airflow_provider_assistant.tables import Note
+from airflow_provider_assistant.texts import counted
 
 # Lists of the ledger, and the kind of their findings.
 _KINDS: Mapping[Which, Kind] = {
@@ -41,8 +42,11 @@ def report_notes(notes: Sequence[Note], findings: Findings) -> int:
     for note in notes:
         if not note.expected:
             name = note.name if note.count == 1 else f"{note.name} and {note.count - 1} more"
-            findings.add(Finding("left_out", name, f"this {note.unit} {note.reason}"))
-    return sum(note.count for note in notes)
+            reason = f"this {note.unit} {note.reason}"
+            if note.unit == "word":
+                name, reason = note.name, f"{counted(note.count, 'word')} left out: {note.reason}"
+            findings.add(Finding("left_out", name, reason))
+    return sum(note.count for note in notes if note.unit != "word")
 
 
 def report_plan(plan: Plan, findings: Findings) -> None:

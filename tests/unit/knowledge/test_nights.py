@@ -1,15 +1,17 @@
-"""A folder with one of each trap: the service stores every word to keep once, and none to leave out."""
+"""Folders that are loaded on several nights: what the service stores, and what a second night changes."""
 
 from __future__ import annotations
 
+import random
 import re
 from collections import Counter
 
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_assistant.knowledge import file_documents, split_documents, with_source, write_documents
+from airflow_provider_assistant.knowledge import file_documents, split_documents, write_documents
 from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
+from tests.markdown_pages import Pages
 from tests.traps import knowledge_traps
 
 
@@ -20,16 +22,9 @@ def loaded(tmp_path, connection, ran):
 
     def load(folder, on_error="fail", **options):
         pages = file_documents(folder, base_url="https://x.example/", on_error=on_error)
-        chunks = with_source(split_documents(pages, 500))
-        write_documents(chunks, path)
-        done, _ = ran(
-            AssistantLoadTextOperator,
-            source=path,
-            key_columns=["key"],
-            group_columns=["parent"],
-            source_name="traps",
-            **options,
-        )
+        write_documents(split_documents(pages, 500, cite="Source: {url}"), path)
+        operator = {"source": path, "key_columns": ["key"], "group_columns": ["parent"], "source_name": "handbook"}
+        done, _ = ran(AssistantLoadTextOperator, **operator, **options)
         return done.xcom()
 
     return load
@@ -52,6 +47,34 @@ def test_every_word_is_stored_once_and_a_second_night_changes_nothing(tmp_path, 
     page.write_bytes(page.read_bytes().replace(b"\n", b"  \r\n"))
     second = loaded(folder)
     assert (second["created"], second["unchanged"], second["stale"]) == (0, first["rows"], 0)
+
+
+@pytest.mark.promise("sources of documents", "Night after night, only chunks whose text or title changed are created.")
+def test_only_what_was_edited_is_created_again(tmp_path, loaded, service):
+    folder = tmp_path / "handbook"
+    folder.mkdir()
+    pages = Pages(random.Random(5))
+    texts = {f"page-{number}.md": pages.page(8) for number in range(3)}
+
+    def write(change=lambda text: text):
+        for name, text in texts.items():
+            (folder / name).write_bytes(change(text).encode())
+
+    write()
+    first = loaded(folder)
+    shown = "".join(document["title"] + document["content"] for document in service.documents())
+    assert set(re.findall(r"u\d+u", "".join(texts.values()))) <= set(re.findall(r"u\d+u", shown))
+    write(lambda text: text.replace("\n", "  \r\n") + "\r\n\r\n")
+    second = loaded(folder)
+    assert (second["created"], second["unchanged"], second["stale"]) == (0, first["rows"], 0)
+    texts["page-1.md"] += "\n\n## A new passage\n\nWith a new text.\n"
+    write()
+    third = loaded(folder)
+    assert (third["created"], third["unchanged"], third["stale"]) == (1, first["rows"], 0)
+    texts["page-1.md"] = texts["page-1.md"].replace("a new text", "another text")
+    write()
+    fourth = loaded(folder)
+    assert (fourth["created"], fourth["unchanged"], fourth["stale"]) == (1, first["rows"], 1)
 
 
 @pytest.mark.promise("sources of documents", "Files that were left out are counted and named in the findings.")
