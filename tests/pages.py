@@ -365,11 +365,53 @@ def generated_page(seed: int, *, day: str = "2026-11-20") -> GeneratedPage:
 
 
 # Tags whose text each parser reads as text, also where HTML does not allow them.
-TAGS = (
-    "a article aside b blockquote br button caption dd details div dl dt em fieldset figcaption figure footer form h1 h2"
-    " header hr img label legend li main nav option p section select span sub summary sup table tbody td th thead time"
-    " tr ul"
-).split()
+TAGS = [
+    "a",
+    "article",
+    "aside",
+    "b",
+    "blockquote",
+    "br",
+    "button",
+    "caption",
+    "dd",
+    "details",
+    "div",
+    "dl",
+    "dt",
+    "em",
+    "fieldset",
+    "figcaption",
+    "figure",
+    "footer",
+    "form",
+    "h1",
+    "h2",
+    "header",
+    "hr",
+    "img",
+    "label",
+    "legend",
+    "li",
+    "main",
+    "nav",
+    "option",
+    "p",
+    "section",
+    "select",
+    "span",
+    "sub",
+    "summary",
+    "sup",
+    "table",
+    "tbody",
+    "td",
+    "th",
+    "thead",
+    "time",
+    "tr",
+    "ul",
+]
 ATTRIBUTES = (
     " id=x",
     " class=nav",

@@ -23,6 +23,7 @@ from airflow_provider_assistant.knowledge.markdown import with_absolute_links
 from airflow_provider_assistant.knowledge.rows import DocumentRow, DocumentRows, Item, Unreadable, text_of
 from airflow_provider_assistant.knowledge.sitemaps import iso_date, listed_pages
 from airflow_provider_assistant.parsing.child import ChildParser, UnreadableFileError
+from airflow_provider_assistant.parsing.html import check_selector
 from airflow_provider_assistant.parsing.pages import Note, Page
 from airflow_provider_assistant.texts import counted
 
@@ -152,15 +153,9 @@ def _checked_address(address: str) -> httpx.URL:
 
 def _checked_selectors(**given: str | Collection[str] | None) -> dict[str, str]:
     """Return the selectors that are given as options of the parser."""
-    import soupsieve
-
     selectors = {name: ", ".join(_several(parts)) for name, parts in given.items() if parts is not None}
     for name, selector in selectors.items():
-        try:
-            soupsieve.compile(selector or "main")
-        except soupsieve.SelectorSyntaxError as error:
-            problem = str(error).splitlines()[0]
-            raise AssistantInputError(f"{name}={selector!r} is not a selector of CSS: {problem}", field=name) from None
+        check_selector(selector, name)
     return selectors
 
 

@@ -103,7 +103,7 @@ def page(content: bytes, *, encoding: str = "", remove: str = DEFAULT_REMOVE, se
     soup = BeautifulSoup(_decoded(content, encoding, notes), "lxml", string_containers={})
     fields = _fields_of_head(soup)
     base = _one_line(soup.base and soup.base.get("href"))
-    for tag in soup.find_all(["head", "script", "style", "title"]):
+    for tag in soup.find_all(["script", "style", "title"]):
         tag.decompose()
     _flatten(soup)
     _clean_headings(soup, left_out)

@@ -16,7 +16,7 @@ import pytest
 
 from airflow_provider_assistant.knowledge.website import addresses
 from airflow_provider_assistant.lake import duckdb
-from tests.website import File, Website, page
+from tests.website import Website, page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

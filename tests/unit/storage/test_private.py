@@ -16,7 +16,8 @@ from airflow_provider_assistant.lake import duckdb
 from airflow_provider_assistant.lake.files import write
 from airflow_provider_assistant.ledger import Ledger, sqlite_engine
 from airflow_provider_assistant.loading.findings import Finding, FindingsFile
-from airflow_provider_assistant.storage import private_files
+from airflow_provider_assistant.storage import private
+from airflow_provider_assistant.storage.private import create_private, make_folder, open_to_write
 from airflow_provider_assistant.storage.write import replace_bytes
 
 # By umask, the modes of files and folders.
