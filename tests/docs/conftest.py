@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_assistant.knowledge.website import addresses
+from airflow_provider_assistant.knowledge import addresses
 from airflow_provider_assistant.lake import duckdb
 from tests.website import Website, page
 

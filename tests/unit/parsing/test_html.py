@@ -200,7 +200,7 @@ def test_users_choose_the_main_part_and_what_is_removed():
 def test_a_selector_is_checked_before_a_page_is_read(selector):
     check_selector("", "select")
     check_selector(DEFAULT_REMOVE, "remove")
-    with pytest.raises(AssistantInputError, match="remove='.*' is not a selector of CSS: "):
+    with pytest.raises(AssistantInputError, match=r"remove='.*' is not a selector of CSS: "):
         check_selector(selector, "remove")
 
 
@@ -268,8 +268,10 @@ def test_times(body, text):
         # Tables.
         ("<table><tr><td>a<td>b<tr><td>c</table>", "| | |\n| --- | --- |\n| a | b |\n| c | |"),
         (
-            "<table><caption>T</caption><colgroup><thead><tr><th rowspan=2>a<th colspan=2>b</thead>"
-            "<tr><td>c<td>d<tfoot><tr><th>e</table>",
+            (
+                "<table><caption>T</caption><colgroup><thead><tr><th rowspan=2>a<th colspan=2>b</thead>"
+                "<tr><td>c<td>d<tfoot><tr><th>e</table>"
+            ),
             "T\n\n| a | b | |\n| --- | --- | --- |\n| | c | d |\n| e | | |",
         ),
         ("<table><tr><td>a<tr><td>b</table><table><tr><td>c<td>d</table>", "a\n\nb\n\nc\n\nd"),
