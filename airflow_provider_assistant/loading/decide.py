@@ -32,6 +32,7 @@ class PlannedRow(NamedTuple):
 
     :param number: Number of the row in the source, from 1.
     :param has_key: Whether its key is known. Otherwise, it may be any row of the source.
+    :param reason: Why it is not sent.
     :param latest: Number of the latest attempt of the key; 0 if it has none.
     :param existing: Number of the attempt whose document the row has; None if it has none.
     :param remote_id: Id of that document.
@@ -81,7 +82,7 @@ def decide(
     """
     if not attempts:
         return row._replace(action="send")
-    row = row._replace(latest=attempts[-1].number)
+    row = row._replace(latest=attempts[-1].number, reason="")
     # An earlier claim is over: a task that claims a key has found that no other task is sending it.
     if attempts[-1].is_alive:
         return row._replace(action="elsewhere", reason=ELSEWHERE)

@@ -81,7 +81,6 @@ class Load:
     :ivar documents: Number of documents of the source after the load; None if it did not run to its end.
     :ivar sent: Labels of the first rows that were created, or that a dry run would send.
     :ivar left_to_others: Number of rows that other tasks were sending, and have not loaded.
-    :ivar unreadable: What to do if many rows cannot be read in their encoding, as a sentence.
     :ivar unrecorded: Outcomes that the ledger could not record.
     :ivar is_unreadable: Whether the ledger could not be read when the load ended.
     """
@@ -100,7 +99,6 @@ class Load:
         self.documents: int | None = None
         self.sent: list[str] = []
         self.left_to_others = 0
-        self.unreadable = ""
         self.unrecorded: list[Outcome] = []
         self.is_unreadable = False
         self._job = job
@@ -219,12 +217,6 @@ class Load:
         self.counts.rejected = actions["rejected"]
         self.counts.ambiguous = actions["ambiguous"]
         self._has_known_documents = bool(self.counts.unchanged)
-        undecoded = plan.count_reasons("%bytes of another encoding%")
-        if undecoded:
-            self.unreadable = (
-                f"{counted(undecoded, 'row')} cannot be read in the encoding of the file: set "
-                "csv_options={'encoding': …} (--encoding), such as cp1252."
-            )
         for row in itertools.islice(plan.rows("rejected"), LOGGED):
             _log_rejected(row, row.reason)
 

@@ -92,8 +92,9 @@ class Plan:
             if isinstance(part, Note):
                 self.notes.append(part)
                 continue
-            self._database.executemany(_INSERT, self._planned(part, ledger.known(part.keys), options))
-            count += len(part.keys)
+            known = ledger.known([row.key for row in part.rows])
+            self._database.executemany(_INSERT, self._planned(part, known, options))
+            count += len(part.rows)
             tick(count)
         self._database.execute("CREATE INDEX rows_by_key ON rows (key)")
         self._database.execute("COMMIT")
@@ -106,40 +107,35 @@ class Plan:
             self._share(ledger)
 
     def _planned(self, batch: RowBatch, known: Mapping[str, list[Known]], options: LoadOptions) -> Iterator[PlannedRow]:
-        """Yield the rows of a batch."""
-        groups = batch.groups or [None] * len(batch.keys)
+        """Yield the rows of a batch, each with what to do with it."""
         source = self._source
-        for position, (key, content_hash, group) in enumerate(zip(batch.keys, batch.hashes, groups, strict=True)):
-            row = PlannedRow(batch.start + position, key, content_hash, group)
-            attempts = known.get(key, ())
-            if len(attempts) == 1 and position not in batch.problems:
-                only = attempts[0]
+        for row in batch.rows:
+            attempts = known.get(row.key, ())
+            if len(attempts) == 1 and not row.reason:
+                only, group = attempts[0], row.group_name
+                unchanged = (row.key, only.number, source, "created", row.content_hash, only.remote_id, group)
                 # Most rows of most loads.
-                if only == (key, only.number, source, "created", content_hash, only.remote_id, group, False, False):
+                if only == (*unchanged, False, False):
                     yield row
                     continue
-            yield self._decided(row, batch, position, attempts, options)
+            yield self._decided(row, attempts, batch, options)
 
-    def _decided(
-        self, row: PlannedRow, batch: RowBatch, position: int, attempts: Sequence[Known], options: LoadOptions
-    ) -> PlannedRow:
-        row = row._replace(has_key=position not in batch.without_key)
+    def _decided(self, row: PlannedRow, attempts: Sequence[Known], batch: RowBatch, options: LoadOptions) -> PlannedRow:
+        given = row
         row = decide(row, attempts, self._source, on_change=options.on_change, on_ambiguous=options.on_ambiguous)
         own = [attempt for attempt in attempts if attempt.source == self._source and attempt.state == "created"]
-        has_moved = bool(batch.groups) and any(attempt.group_name != row.group_name for attempt in own)
+        has_moved = batch.has_groups and any(attempt.group_name != row.group_name for attempt in own)
         row = row._replace(is_back=has_moved or any(attempt.is_gone for attempt in own))
-        if own and not batch.groups:
+        if own and not batch.has_groups:
             # A load without groups says nothing about pages.
             row = row._replace(group_name=own[-1].group_name)
-        problem = batch.problems.get(position)
-        if row.action == "unchanged" and not problem:
+        if row.action == "unchanged" and not given.reason:
             return row
-        text = batch.text(position)
-        row = row._replace(label=text.label, place=text.place, payload=text.payload)
-        problem = text.problem or problem
-        if problem:
+        said = batch.complete(given)
+        row = row._replace(label=said.label, place=said.place, payload=said.payload)
+        if said.reason:
             # Its document, if it has one, stays: the row is in the source.
-            row = row._replace(action="rejected", reason=problem, remote_id=None, owner=None)
+            row = row._replace(action="rejected", reason=said.reason, remote_id=None, owner=None)
         return row
 
     def _check_repeated(self) -> None:
@@ -228,10 +224,6 @@ class Plan:
     def count_changed(self, *actions: Action) -> int:
         """Return the number of rows with these actions whose document the load would replace by other content."""
         return self._count(f"has_changed AND action IN ({_marks(actions)})", *actions)
-
-    def count_reasons(self, pattern: str) -> int:
-        """Return the number of rejected rows whose reason is like this SQL pattern."""
-        return self._count("action = 'rejected' AND reason LIKE ?", pattern)
 
     def count_without_key(self) -> int:
         """Return the number of rows whose key is not known."""

@@ -214,16 +214,14 @@ class Reconciliation:
         for batch in rows.batches():
             if isinstance(batch, Note):
                 continue
-            attempts = self._scope_ledger.known(batch.keys)
-            for position, key in enumerate(batch.keys):
-                text = batch.text(position)
-                of_key = attempts.get(key, [])
-                if text.payload is None or key in claims or any(one.state == "created" for one in of_key):
+            attempts = self._scope_ledger.known([row.key for row in batch.rows])
+            for row in map(batch.complete, batch.rows):
+                of_key = attempts.get(row.key, [])
+                if row.payload is None or row.key in claims or any(one.state == "created" for one in of_key):
                     continue
                 number = of_key[-1].number + 1 if of_key else 1
-                group = batch.groups[position] if batch.groups else None
-                claims[key] = Claim(key, text.label, number, batch.hashes[position], group)
-                index.add(key, texts_of_call(rows.call(text.payload)))
+                claims[row.key] = Claim(row.key, row.label, number, row.content_hash, row.group_name)
+                index.add(row.key, texts_of_call(rows.call(row.payload)))
         return [
             Outcome(claims[match.row], "created", remote_id=match.document.document_id)
             for match in matches(index, self._unknown())

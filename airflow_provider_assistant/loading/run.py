@@ -17,7 +17,7 @@ from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.loading.load import Load, LoadJob
 from airflow_provider_assistant.loading.options import OnAmbiguous
 from airflow_provider_assistant.parameters import tolerance
-from airflow_provider_assistant.texts import counted
+from airflow_provider_assistant.texts import counted, shortened
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +26,8 @@ _NEXT_RUN: dict[OnAmbiguous, str] = {
     "retry": "The next run sends such a row again, and lists it as possibly duplicated.",
     "skip": "The next run lists such a row as ambiguous, and does not send it.",
 }
+# Characters of the reason why a row was rejected, in the message of a load.
+REASON_LENGTH = 300
 NONE_ACCEPTED = (
     "The service has accepted no row: look at its reasons, at the mapping of the columns, and at the base URL of the "
     "connection."
@@ -99,15 +101,17 @@ def load_failure(load: Load) -> AssistantError | None:
             todo=f"The findings give a reason for each; a retry goes on with them.{listed}",
         )
     if counts.rejected > tolerance(load.options.max_rejected, counts.rows):
-        advice = [load.unreadable, f"Fix these rows in the source and re-run the task.{listed}"]
         has_loaded = counts.created or counts.unchanged
+        advice = f"Fix these rows in the source and re-run the task.{listed}"
         if counts.requests and not has_loaded:
-            advice.insert(0, NONE_ACCEPTED)
+            advice = f"{NONE_ACCEPTED} {advice}"
+        rejected = (finding for finding in load.findings.first if finding.kind == "rejected")
+        first = next((f". Row {one.row}: {shortened(one.reason, REASON_LENGTH)}" for one in rejected), "")
         return AssistantInputError(
             f"{counted(counts.rejected, 'row was', 'rows were')} rejected, more than max_rejected="
-            f"{load.options.max_rejected:g} allows ({counts})",
+            f"{load.options.max_rejected:g} allows ({counts}){first}",
             safe="The others are loaded." if has_loaded else "No document was created.",
-            todo=" ".join(filter(None, advice)),
+            todo=advice,
             field="source",
         )
     return None

@@ -15,7 +15,8 @@ from airflow_provider_assistant.api.call import Call, Upload
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.keys import short_label
 from airflow_provider_assistant.ledger import hash_of
-from airflow_provider_assistant.loading.rows import RowBatch, RowStream, Text, check_count
+from airflow_provider_assistant.loading.decide import PlannedRow
+from airflow_provider_assistant.loading.rows import RowBatch, RowStream, check_count
 from airflow_provider_assistant.storage.allowed_root import open_inside
 from airflow_provider_assistant.storage.paths import StoragePath
 from airflow_provider_assistant.tables import Note
@@ -69,24 +70,26 @@ class FileRows:
         yield from self._notes
         check_count(len(self._files), self._allow_empty)
         for number, (name, path) in enumerate(self._files, start=1):
-            yield self._read(number, name, path)
+            yield RowBatch([self._read(number, name, path)])
 
-    def _read(self, number: int, name: str, path: StoragePath) -> RowBatch:
-        key = hash_of(encoded([name]))
-        label = short_label(storable(name))
-        place = f"file {name!r}"
-        version = ""
+    def _read(self, number: int, name: str, path: StoragePath) -> PlannedRow:
+        row = PlannedRow(
+            number,
+            hash_of(encoded([name])),
+            # No content has this hash.
+            hash_of(encoded([name, None])),
+            None,
+            label=short_label(storable(name)),
+            place=f"file {name!r}",
+        )
         try:
             content, version = self._content_of(path)
             self._upload(path, self._sent_as[name])
-        except (OSError, AssistantInputError) as error:
-            problem = str(error) if isinstance(error, AssistantInputError) else _unreadable(path, error)
-            text = Text(label, place, problem=problem)
-            # No content has this hash.
-            return RowBatch(number, [key], [hash_of(encoded([name, None]))], lambda _: text, problems={0: problem})
-        payload = json.dumps({"number": number, "version": version})
-        text = Text(label, place, payload)
-        return RowBatch(number, [key], [content], lambda _: text)
+        except AssistantInputError as error:
+            return row._replace(reason=str(error))
+        except OSError as error:
+            return row._replace(reason=_unreadable(path, error))
+        return row._replace(content_hash=content, payload=json.dumps({"number": number, "version": version}))
 
     def _content_of(self, path: StoragePath) -> tuple[str, str]:
         """Return the hash of a file's content, and its version when it was read."""

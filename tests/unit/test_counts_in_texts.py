@@ -76,7 +76,6 @@ class _Load:
     unrecorded: list[_Outcome]
     left_to_others: int
     cause = AssistantConnectionError("away")
-    unreadable = ""
     is_unreadable = False
     findings = FindingsFile(Path("f.parquet"))
     findings.add(Finding("stale", "key", "is gone"))

@@ -129,7 +129,7 @@ def test_a_row_that_another_task_is_sending(state, service, connection):
     operator = AssistantLoadQAOperator(task_id="load", source=[row], key_columns=["title"])
     (batch,) = operator._rows("acme-docs").batches()
     scope = Scope(operator.hook.site(), "qa")
-    claim = Claim(batch.keys[0], "Opening hours", 1, batch.hashes[0])
+    claim = Claim(batch.rows[0].key, "Opening hours", 1, batch.rows[0].content_hash)
     with Ledger.open() as ledger, ledger.of(scope, "dag.other", RunRef("dag", "r", "other", -1)) as other:
         other.commit([], [claim])
         if state == "created":
