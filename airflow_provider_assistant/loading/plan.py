@@ -124,11 +124,11 @@ class Plan:
         given = row
         row = decide(row, attempts, self._source, on_change=options.on_change, on_ambiguous=options.on_ambiguous)
         own = [attempt for attempt in attempts if attempt.source == self._source and attempt.state == "created"]
-        has_moved = batch.has_groups and any(attempt.group_name != row.group_name for attempt in own)
-        row = row._replace(is_back=has_moved or any(attempt.is_gone for attempt in own))
-        if own and not batch.has_groups:
+        if own:
             # A load without groups says nothing about pages.
-            row = row._replace(group_name=own[-1].group_name)
+            group = row.group_name if batch.has_groups else own[-1].group_name
+            has_moved = batch.has_groups and any(attempt.group_name != group for attempt in own)
+            row = row._replace(group_name=group, is_back=has_moved or any(attempt.is_gone for attempt in own))
         if row.action == "unchanged" and not given.reason:
             return row
         said = batch.complete(given)

@@ -136,7 +136,8 @@ class TableRows:
         for position, (key, content_hash, group) in enumerate(zip(keys, hashes, groups, strict=True)):
             number, has_key = batch.start + position, position not in without_key
             own_key = key if has_key else bad_row_key(number)
-            rows.append(PlannedRow(number, own_key, content_hash, group, has_key, reason=problems.get(position, "")))
+            problem = problems.get(position, "")
+            rows.append(PlannedRow(number, own_key, content_hash, group, has_key, "unchanged", problem))
         complete = functools.partial(self._complete, batch, fields, texts)
         return RowBatch(rows, complete, has_groups=bool(self._group_columns))
 
@@ -173,16 +174,17 @@ class TableRows:
         label = content_label(values)
         if self._key_columns:
             label = key_label(self._key_columns, [column[position] for column in keys])
-        row = row._replace(label=label, place=batch.place(position))
-        if not row.reason:
+        place, problem = batch.place(position), row.reason
+        if not problem:
             try:
                 document = checked(self._payload, {**self._constants, **values}, names=self._names)
             except AssistantInputError as error:
-                row = row._replace(reason=str(error))
+                problem = str(error)
             else:
-                return row._replace(payload=document.model_dump_json(exclude_none=True))
+                return row._replace(label=label, place=place, payload=document.model_dump_json(exclude_none=True))
         # The number of a row is shown anyway; a file and its line are not.
-        return row._replace(reason=f"{row.place}: {row.reason}") if "line" in row.place else row
+        reason = f"{place}: {problem}" if "line" in place else problem
+        return row._replace(label=label, place=place, reason=reason)
 
 
 def group_of(name: str) -> str:

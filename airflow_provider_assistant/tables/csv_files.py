@@ -28,8 +28,8 @@ QUOTE_ADVICE = (
 )
 # Delimiters that files without a comma have.
 _OTHER_DELIMITERS = ";\t|,\x01\x1f^~"
-# The end mark of old files, and a byte order mark.
-_MARKS = "\x1a\ufeff"
+# White space, the end mark of old files, and a byte order mark.
+_BLANKS = " \t\r\n\v\f\u00a0\x1a\ufeff"
 
 
 def _typed(value: Any) -> Any:
@@ -139,7 +139,7 @@ class _Record(NamedTuple):
 
     @property
     def is_blank(self) -> bool:
-        return not "".join(self.cells).strip().strip(_MARKS).strip()
+        return not "".join(self.cells).strip(_BLANKS)
 
 
 def read_csv(
@@ -265,10 +265,10 @@ class _Table:
         """
         width = len(self._header)
         positions = {name: self._header.index(name) for name in names}
-        odd = {"", self._header[0].strip()}
+        odd = {"", self._header[0].strip(_BLANKS)}
         for record in records:
             cells, problem = record.cells, ""
-            if len(cells) != width or cells[0].strip().strip(_MARKS).strip() in odd:
+            if len(cells) != width or cells[0].strip(_BLANKS) in odd:
                 if self._is_left_out(record):
                     continue
                 # Blank cells after the last column do not count.
