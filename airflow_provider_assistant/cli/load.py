@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 
+from airflow_provider_assistant.cli.interruptions import Interruptions
 from airflow_provider_assistant.cli.output import BAD, DIM, GOOD, WARNING, Console
 from airflow_provider_assistant.cli.rows import command_run, document_scope, rows_of, source_name
 from airflow_provider_assistant.cli.runner import INTERRUPTED, OK, WRONG, command, open_hook
@@ -49,24 +48,25 @@ def load(out: Console, args: argparse.Namespace) -> int:
     # The error that stopped the load, and the one that makes it fail.
     stopped: AssistantError | None = None
     failure: AssistantError | None = None
-    is_interrupted = False
     running: Load | None = None
-    try:
-        with opened_load(job, scope, source_name(args), run, _findings(args, run)) as running:
-            try:
-                is_interrupted = run_coroutine(_run(out, running, args.dry_run))
-            except AssistantError as error:
-                stopped = error
+    with Interruptions() as interruptions:
+        try:
+            with opened_load(job, scope, source_name(args), run, _findings(args, run)) as running:
+                try:
+                    with interruptions.ending(running.cancel):
+                        run_coroutine(_run(out, running, args.dry_run))
+                except AssistantError as error:
+                    stopped = error
+                    raise
+                failure = end_of_load(running)
+                if failure:
+                    raise failure
+        except AssistantError as error:
+            if running is None or not (failure or running.counts.rows):
                 raise
-            failure = end_of_load(running)
-            if failure:
-                raise failure
-    except AssistantError as error:
-        if running is None or not (failure or running.counts.rows):
-            raise
-        failure = error
-    _show(out, args, running, scope.site.site_id, stopped)
-    if is_interrupted:
+            failure = error
+        _show(out, args, running, scope.site.site_id, stopped)
+    if interruptions.number is not None:
         return INTERRUPTED
     counts = running.counts
     if stopped or (failure and running.cause and not (counts.created or counts.rejected)):
@@ -85,49 +85,20 @@ def _findings(args: argparse.Namespace, run: RunRef) -> FindingsFile:
     return FindingsFile(findings_folder() / "command_line" / f"{run.run_id.replace(':', '')}.parquet", always=False)
 
 
-async def _run(out: Console, running: Load, dry_run: bool) -> bool:
-    """Run a load. Return whether a signal ended it."""
-    with _ended_by_signals(running) as interruption, out.progress("checking" if dry_run else "loading") as show:
+async def _run(out: Console, running: Load, dry_run: bool) -> None:
+    """Run a load, and show its progress."""
+    with out.progress("checking" if dry_run else "loading") as show:
         progress = asyncio.create_task(_update_progress(running.counts, show))
         try:
             await running.run()
-        except AssistantError:
-            if not interruption.is_set():
-                raise
         finally:
             progress.cancel()
-    return interruption.is_set()
 
 
 async def _update_progress(counts: LoadCounts, show_progress: Callable[[int, int], None]) -> None:
     while True:
         show_progress(counts.done, counts.rows)
         await asyncio.sleep(TICK)
-
-
-@contextlib.contextmanager
-def _ended_by_signals(running: Load) -> Iterator[asyncio.Event]:
-    """Stop the load on the first SIGINT or SIGTERM and record requests in flight. A second signal ends the process."""
-    loop = asyncio.get_running_loop()
-    handled_signals = (signal.SIGINT, signal.SIGTERM)
-    interruption = asyncio.Event()
-
-    def remove_handlers() -> None:
-        for number in handled_signals:
-            loop.remove_signal_handler(number)
-
-    def stop() -> None:
-        interruption.set()
-        # Without a handler, the next signal ends the process.
-        remove_handlers()
-        running.cancel()
-
-    for number in handled_signals:
-        loop.add_signal_handler(number, stop)
-    try:
-        yield interruption
-    finally:
-        remove_handlers()
 
 
 def _show(out: Console, args: argparse.Namespace, running: Load, site_id: str, error: AssistantError | None) -> None:

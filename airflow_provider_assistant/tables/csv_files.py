@@ -331,6 +331,8 @@ class _Table:
             return
         if self._is_torn(record, cells):
             _doubt(record.line, "a quote ends a cell and does not begin it")
+        if len(record.text.splitlines()) == 1:
+            return
         for position, cell in enumerate(cells):
             count = self._rows_inside(cell, position)
             if count:

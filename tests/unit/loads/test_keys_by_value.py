@@ -62,21 +62,6 @@ def test_a_second_night_sends_nothing_whatever_the_types_did(service, connection
         assert (result["created"], result["unchanged"], result["stale"]) == (0, 3, 0), kind
 
 
-def test_one_row_without_an_id_changes_no_other(service, connection):
-    frame = frame_of("int64", [1, 2, 3])
-    assert load(frame, key_columns="id")["created"] == 3
-    frame = pd.concat([frame, frame_of("float64", [float("nan")])], ignore_index=True)
-    assert frame["id"].dtype == "float64"
-    result = load(frame, run_id="2", max_rejected=1, key_columns="id")
-    assert (result["created"], result["unchanged"], result["rejected"], result["stale"]) == (0, 3, 1, None)
-
-
-def test_text_columns_of_another_string_type_are_the_same_content(service, connection):
-    frame = pd.DataFrame(ROWS)
-    nights = [ROWS, frame, frame.astype("string"), frame.astype("category"), pl.DataFrame(ROWS), pa.table(frame)]
-    assert [load(night, run_id=str(n))["created"] for n, night in enumerate(nights)] == [2, 0, 0, 0, 0, 0]
-
-
 @pytest.mark.parametrize("empty", [" ", None, pd.NaT, [1], 2.0**60], ids=str)
 def test_rows_without_a_certain_key_are_rejected_one_by_one(empty, service, connection, ledger_home):
     rows = frame_of("list of int", [1, 2, 3])

@@ -108,32 +108,6 @@ def test_a_large_source_comes_in_batches(make):
     assert titles(make(many)) == [row["title"] for row in many]
 
 
-class LazyXComs(collections.abc.Sequence):
-    """The outputs of a mapped task, each of which is fetched when it is asked for."""
-
-    def __init__(self, *values):
-        self.values = values
-
-    def __len__(self):
-        return len(self.values)
-
-    def __getitem__(self, index):
-        return self.values[index]
-
-
-def test_the_outputs_of_a_mapped_task(tmp_path):
-    for name in "abc":
-        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"title": name}))
-    paths = [
-        [str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")],
-        [str(tmp_path / "c.jsonl")],
-        str(tmp_path / "a.jsonl"),
-    ]
-    # A file that is named twice counts once.
-    assert titles(LazyXComs(*paths)) == ["a", "b", "c"]
-    assert titles(LazyXComs(*ROWS)) == titles(LazyXComs(ROWS[:1], ROWS[1:])) == titles(LazyXComs(table()))
-
-
 def test_optional_columns_are_none_where_the_source_lacks_them():
     wanted = columns("title", optional=["more", "other"])
     for make in FRAMES.values():
