@@ -68,7 +68,6 @@ class Batch:
     :param start: Number of the first row in the source, from 1.
     :param problems: Why a row cannot be read, by its position in the batch from 0. The row's values
         are placeholders.
-    :param bad_cells: Why a text cannot be sent, by its column and its position.
     :param encoding: Encoding from which the texts were decoded. Empty if they were text before: a
         text with half a character is then still known, and can be compared.
     :param file: Path of the text file that the rows come from. Empty for other sources.
@@ -78,7 +77,6 @@ class Batch:
     columns: dict[str, list[Any]]
     start: int = 1
     problems: Mapping[int, str] = field(default_factory=dict)
-    bad_cells: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     encoding: str = ""
     file: str = ""
     lines: Sequence[int] = ()
@@ -101,7 +99,7 @@ class Batch:
         """
         problems: dict[int, str] = {}
         for name in [*texts, *keys] if self.encoding else texts:
-            problems |= self.bad_cells.get(name, {})
+            problems |= _bad_texts(name, self.columns.get(name, ()), self.encoding)
         return problems | dict(self.problems)
 
 
@@ -189,32 +187,24 @@ def notes_of(account: SourceAccount) -> list[Note]:
 
 
 def numbered(parts: Iterable[Part]) -> Iterator[Part]:
-    """Yield the notes, and the batches that have rows, with row numbers and bad cells."""
+    """Yield the notes, and the batches that have rows, with the numbers of their rows."""
     start = 1
     for part in parts:
         if isinstance(part, Note):
             yield part
         elif len(part):
-            yield replace(part, start=start, bad_cells=_bad_cells(part))
+            yield replace(part, start=start)
             start += len(part)
 
 
-def _bad_cells(batch: Batch) -> dict[str, dict[int, str]]:
-    """Return why a text cannot be sent, by its column and its position."""
-    bad_cells: dict[str, dict[int, str]] = {}
-    for name, values in batch.columns.items():
-        # One check of the whole column is faster than one of each value.
-        try:
-            is_fine = is_encodable("".join(dict.fromkeys(values)))
-        except TypeError:
-            is_fine = is_encodable("".join({text for text in values if isinstance(text, str)}))
-        if not is_fine:
-            bad_cells[name] = {
-                position: f"column {name!r} {_problem_of(text, batch.encoding)}"
-                for position, text in enumerate(values)
-                if isinstance(text, str) and not is_encodable(text)
-            }
-    return bad_cells
+def _bad_texts(name: str, values: Sequence[Any], encoding: str) -> dict[int, str]:
+    """Return why texts of a column cannot be sent, by their position."""
+    texts = {position: text for position, text in enumerate(values) if isinstance(text, str)}
+    # One check of the whole column is faster than one of each value.
+    if is_encodable("".join(dict.fromkeys(texts.values()))):
+        return {}
+    bad = {position: text for position, text in texts.items() if not is_encodable(text)}
+    return {position: f"column {name!r} {_problem_of(text, encoding)}" for position, text in bad.items()}
 
 
 def _problem_of(text: str, encoding: str) -> str:
