@@ -6,10 +6,10 @@ import contextlib
 import functools
 import hashlib
 import json
-from collections import defaultdict
+import mimetypes
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO
 
 from airflow_provider_assistant.api.call import Call, Upload
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
@@ -108,30 +108,20 @@ class FileRows:
         """
         fields = json.loads(payload)
         name, path = self._files[fields["number"] - 1]
-        try:
-            upload = self._upload(path, self._sent_as[name])
-        except AssistantInputError as error:
-            # The file is gone. That concerns only its row, so it is not an error of the load.
-            refuse = functools.partial(_refuse, error)
-            return self._call(Upload(refuse, self._sent_as[name], "application/octet-stream"))
-        opened = functools.partial(_opened, upload, path, fields["version"])
-        return self._call(replace(upload, open=opened))
+        file_name = self._sent_as[name]
+        kind, _encoding = mimetypes.guess_type(file_name)
+        opened = functools.partial(self._opened, path, file_name, fields["version"])
+        return self._call(Upload(opened, file_name, kind or "application/octet-stream"))
 
-
-def _refuse(error: AssistantInputError) -> NoReturn:
-    """Raise an error instead of opening a file."""
-    raise error
-
-
-@contextlib.contextmanager
-def _opened(upload: Upload, path: StoragePath, version: str) -> Iterator[BinaryIO]:
-    """Open a file, and refuse it if it is not the one that was hashed."""
-    with upload.open() as file:
-        if _version(path) != version:
-            raise AssistantInputError(
-                f"file {str(path)!r} has changed since it was checked", todo="The next run sends it.", field="file"
-            )
-        yield file
+    @contextlib.contextmanager
+    def _opened(self, path: StoragePath, file_name: str, version: str) -> Iterator[BinaryIO]:
+        """Open a file, and refuse it if it is gone or not the one that was hashed."""
+        with self._upload(path, file_name).open() as file:
+            if _version(path) != version:
+                raise AssistantInputError(
+                    f"file {str(path)!r} has changed since it was checked", todo="The next run sends it.", field="file"
+                )
+            yield file
 
 
 def _version(path: StoragePath) -> str:
@@ -181,12 +171,8 @@ def upload_names(names: Sequence[str]) -> dict[str, str]:
     for name in names:
         is_whole_path = name.startswith("/") or "://" in name
         joined[name] = name.rstrip("/").rpartition("/")[2] if is_whole_path else name.replace("/", "-")
-    uses: defaultdict[str, int] = defaultdict(int)
-    for file_name in joined.values():
-        uses[file_name] += 1
-    return {
-        name: file_name if uses[file_name] == 1 else _with_hash(name, file_name) for name, file_name in joined.items()
-    }
+    uses = Counter(joined.values())
+    return {name: one if uses[one] == 1 else _with_hash(name, one) for name, one in joined.items()}
 
 
 def _with_hash(path: str, file_name: str) -> str:
