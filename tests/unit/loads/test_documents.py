@@ -126,6 +126,7 @@ def test_columns_and_constants(service, connection):
         ({"source": {"title": "T"}}, ["dataframe", "dict"]),
         ({"source": None}, ["source", "None"]),
         ({"source": [*ROWS, dict(ROWS[0], answer="other")], **KEYED}, ["1 key ", "row 1, row 3"]),
+        ({"source": [ROWS[0] | {"id": 1}, ROWS[1] | {"id": "1.0"}], "key_columns": "id"}, ["'1' in row 1, row 2"]),
     ],
 )  # fmt: skip
 def test_what_cannot_be_loaded_is_named_before_any_request(options, parts, service, connection):
