@@ -227,7 +227,9 @@ def batches_of_rows(rows: Iterable[Row], columns: Columns, file: str = "", encod
     :param encoding: Its encoding.
     """
     for block in _blocks(rows):
-        names = columns.present(itertools.chain.from_iterable(row.values for row in block))
+        names = [name for name in columns.names if any(name in row.values for row in block)]
+        if columns.rest:
+            names = columns.present(itertools.chain.from_iterable(row.values for row in block))
         read = {name: [row.values.get(name) for row in block] for name in names}
         for name in columns.texts & read.keys():
             read[name] = texts_of(read[name])

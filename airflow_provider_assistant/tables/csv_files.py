@@ -130,10 +130,12 @@ class _Record(NamedTuple):
     A row of a file.
 
     :param line: Number of the line on which it begins.
+    :param height: Number of its lines.
     :param text: Its lines as they stand in the file.
     """
 
     line: int
+    height: int
     text: str
     cells: list[str]
 
@@ -164,8 +166,7 @@ def read_csv(
     header = _header(first, options, path, text_file.encoding, delimiter)
     columns.check(header, repr(str(path)))
     table = _Table(header, path, options, delimiter)
-    rows = table.rows(records, columns.present(header))
-    yield from batches_of_rows(rows, columns, str(path), text_file.encoding)
+    yield from batches_of_rows(table.rows(records), columns, str(path), text_file.encoding)
     yield from notes_of(table.left_out)
 
 
@@ -201,8 +202,9 @@ def _records(text_file: TextIO, options: CsvOptions, delimiter: str) -> Iterator
         except csv.Error as error:
             cause = "a quote is opened and not closed" if "unexpected end" in str(error) else str(error)
             _doubt(number, cause)
-        yield _Record(number, "".join(lines), cells)
-        number += len(lines)
+        height = len(lines)
+        yield _Record(number, height, lines[0] if height == 1 else "".join(lines), cells)
+        number += height
         lines.clear()
 
 
@@ -257,15 +259,15 @@ class _Table:
         self._quote = options.quotechar
         self._delimiter = delimiter
 
-    def rows(self, records: Iterable[_Record], names: Sequence[str]) -> Iterator[Row]:
+    def rows(self, records: Iterable[_Record]) -> Iterator[Row]:
         """
-        Yield the rows with these columns, except those that are blank or repeat the header.
+        Yield the rows, except those that are blank or repeat the header.
 
         :raises ValueError: It is not certain where a row ends.
         """
         width = len(self._header)
-        positions = {name: self._header.index(name) for name in names}
         odd = {"", self._header[0].strip(_BLANKS)}
+        quote = self._quote
         for record in records:
             cells, problem = record.cells, ""
             if len(cells) != width or cells[0].strip(_BLANKS) in odd:
@@ -277,9 +279,10 @@ class _Table:
             if problem:
                 yield Row({}, record.line, len(record.text), problem)
                 continue
-            self._check_quotes(record, cells)
+            if quote and quote in record.text:
+                self._check_quotes(record, cells)
             # All columns are text: a category "007" must not become 7.
-            values: dict[str, str | None] = {name: cells[position] for name, position in positions.items()}
+            values: dict[str, str | None] = dict(zip(self._header, cells, strict=True))
             if self._null_texts:
                 values = {name: None if cell in self._null_texts else cell for name, cell in values.items()}
             yield Row(values, record.line, len(record.text))
@@ -302,7 +305,7 @@ class _Table:
         """Return why a row cannot be read; empty if it has a cell for each column."""
         count, width = len(cells), len(self._header)
         has_quotes = bool(self._quote) and self._quote in record.text
-        is_long = len(record.cells) > width and len(record.text.splitlines()) > 1
+        is_long = len(record.cells) > width and record.height > 1
         # Python's reader takes what follows a quote that ends a cell and a line for a row.
         if has_quotes and (count < width or is_long or self._is_torn(record, cells)):
             _doubt(record.line, f"the row has {count} cells instead of {width}, and quotes")
@@ -316,6 +319,9 @@ class _Table:
 
         A row that is written by the rules has an even number of quotes, and two for each quote inside of a cell.
         """
+        # Most rows have no cell that ends with a quote.
+        if f"{self._quote}\0" not in "\0".join([*cells, ""]):
+            return False
         quotes = record.text.count(self._quote)
         inside = [cell.count(self._quote) for cell in cells]
         is_end = any(count % 2 and cell.endswith(self._quote) for cell, count in zip(cells, inside, strict=True))
@@ -327,11 +333,9 @@ class _Table:
 
         :raises ValueError: It is not certain where the row ends.
         """
-        if not self._quote or self._quote not in record.text:
-            return
         if self._is_torn(record, cells):
             _doubt(record.line, "a quote ends a cell and does not begin it")
-        if len(record.text.splitlines()) == 1:
+        if record.height == 1:
             return
         for position, cell in enumerate(cells):
             count = self._rows_inside(cell, position)
