@@ -265,27 +265,28 @@ class _Table:
 
         :raises ValueError: It is not certain where a row ends.
         """
-        width = len(self._header)
+        header, width, null_texts = self._header, len(self._header), self._null_texts
         odd = {"", self._header[0].strip(_BLANKS)}
         quote = self._quote
         for record in records:
-            cells, problem = record.cells, ""
+            line, height, text, cells = record
             if len(cells) != width or cells[0].strip(_BLANKS) in odd:
                 if self._is_left_out(record):
                     continue
                 # Blank cells after the last column do not count.
                 cells = cells[: max(width, _length_without_blanks(cells))]
                 problem = self._problem_of_width(record, cells)
-            if problem:
-                yield Row({}, record.line, len(record.text), problem)
-                continue
-            if quote and quote in record.text:
+                if problem:
+                    yield Row({}, line, len(text), problem)
+                    continue
+            # Most rows have one line, and no cell that ends with a quote.
+            if quote and quote in text and (height > 1 or any(cell[-1:] == quote for cell in cells)):
                 self._check_quotes(record, cells)
             # All columns are text: a category "007" must not become 7.
-            values: dict[str, str | None] = dict(zip(self._header, cells, strict=True))
-            if self._null_texts:
-                values = {name: None if cell in self._null_texts else cell for name, cell in values.items()}
-            yield Row(values, record.line, len(record.text))
+            values: dict[str, str | None] = dict(zip(header, cells))  # noqa: B905 (as many cells as names)
+            if null_texts:
+                values = {name: None if cell in null_texts else cell for name, cell in values.items()}
+            yield Row(values, line, len(text))
 
     def _is_left_out(self, record: _Record) -> bool:
         """Return whether a row is not one, and count it."""
@@ -319,9 +320,6 @@ class _Table:
 
         A row that is written by the rules has an even number of quotes, and two for each quote inside of a cell.
         """
-        # Most rows have no cell that ends with a quote.
-        if f"{self._quote}\0" not in "\0".join([*cells, ""]):
-            return False
         quotes = record.text.count(self._quote)
         inside = [cell.count(self._quote) for cell in cells]
         is_end = any(count % 2 and cell.endswith(self._quote) for cell, count in zip(cells, inside, strict=True))
