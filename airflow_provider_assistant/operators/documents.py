@@ -30,6 +30,9 @@ class AssistantLoadRowsOperator(AssistantSourceOperator, AssistantLoadOperator):
     """
     Base of the operators that create one document per row.
 
+    An operator reads the whole source before it sends the first row. It does not send rows that the ledger records as
+    created: a re-run, a retry or a second task with the same rows creates no duplicates.
+
     :param group_columns: Column or columns with the page, file or ticket that a row is a part of, such as ``parent`` of
         chunks. All rows of a group belong to one task. With ``missing_in="groups"``, the load then finds the rows that
         are gone from the groups that it contains, and findings name the group. Default: an empty sequence, no groups.
@@ -79,9 +82,6 @@ class AssistantLoadQAOperator(AssistantLoadRowsOperator):
     """
     Create one question-and-answer document per row (``POST …/documents/qa``), each row once.
 
-    The operator reads the whole source before it sends the first row. It does not send rows that the ledger records as
-    created: a re-run, a retry or a second task with the same rows creates no duplicates.
-
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
         :doc:`/load/load-dataframe`
@@ -103,9 +103,6 @@ class AssistantLoadQAOperator(AssistantLoadRowsOperator):
 class AssistantLoadTextOperator(AssistantLoadRowsOperator):
     """
     Create one text document per row (``POST …/documents/text``), each row once.
-
-    The operator reads the whole source before it sends the first row. It does not send rows that the ledger records as
-    created: a re-run, a retry or a second task with the same rows creates no duplicates.
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:

@@ -51,7 +51,7 @@ def send(url: str, path: str, pipe: Connection) -> None:
     )
     before = peak()
     (batch,) = rows.batches()
-    payload = batch.text(0).payload
+    payload = batch.rows[0].payload
     client.send(rows.call(payload))
     after_sync = peak()
 

@@ -162,7 +162,7 @@ def claim_without_outcome(operator):
     """Claim the row of an operator, as a task that is killed before the reply."""
     (row,) = operator._rows("s1").batches()
     run = RunRef("dag", "next", "task", -1)
-    claim = Claim(row.keys[0], "t0", 1, row.hashes[0])
+    claim = Claim(row.rows[0].key, "t0", 1, row.rows[0].content_hash)
     with (
         Ledger.open() as ledger,
         ledger.of(Scope(operator.hook.site(), operator.kind), "dag.load", run) as attempts,

@@ -13,7 +13,6 @@ from airflow_provider_assistant.api.document_state import DocumentState
 from airflow_provider_assistant.api.site_documents import SiteDocument
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.exceptions import (
-    AssistantAPIError,
     AssistantAuthenticationError,
     AssistantError,
     AssistantPermissionError,
@@ -31,9 +30,9 @@ class RouteMissingError(Exception):
 
 async def listed_documents(
     client: AssistantClient, site_id: str, routes: DocumentRoutes
-) -> AsyncIterator[Sequence[SiteDocument]]:
+) -> AsyncIterator[SiteDocument]:
     """
-    Yield the documents of a site, page by page.
+    Yield the documents of a site.
 
     :raises AssistantInputError: The connection describes no list.
     :raises AssistantResponseError: The list cannot be read to its end.
@@ -45,8 +44,9 @@ async def listed_documents(
             page = await client.asend(pages.call)
         except AssistantError as error:
             pages.failed(error)
-        else:
-            yield pages.take(page)
+            continue
+        for document in pages.take(page):
+            yield document
 
 
 class SiteClient:
@@ -60,12 +60,12 @@ class SiteClient:
     """
 
     def __init__(self, client: AssistantClient, site_id: str, routes: DocumentRoutes) -> None:
-        self._client = client
-        self._site_id = site_id
         self.routes = routes
         self.can_look = routes.list is not None
         self.watched: set[str] = set()
         self.states: dict[str, DocumentState] = {}
+        self._client = client
+        self._site_id = site_id
 
     async def look(self) -> None:
         """
@@ -77,10 +77,9 @@ class SiteClient:
             return
         states: dict[str, DocumentState] = {}
         try:
-            async for documents in listed_documents(self._client, self._site_id, self.routes):
-                for document in documents:
-                    if document.document_id in self.watched:
-                        states[document.document_id] = document.state
+            async for document in listed_documents(self._client, self._site_id, self.routes):
+                if document.document_id in self.watched:
+                    states[document.document_id] = document.state
         except AssistantError as error:
             if not document_routes.is_missing_route(error):
                 raise
@@ -118,15 +117,16 @@ class SiteClient:
         :raises RouteMissingError: The service does not have the route.
         :raises AssistantError: A request failed.
         """
+        if not ids:
+            return {}
         refused: dict[str, AssistantError] = {}
         size = document_routes.route_of(self.routes, change).batch_size
         for batch in document_routes.batches(ids, size):
             refused |= await self._send(change, batch)
-        missing = {one: error for one, error in refused.items() if _is_not_found(error)}
-        reasons = {one: str(error) for one, error in refused.items() if one not in missing}
-        if missing:
-            reasons |= await self._still_there(missing, has_changed_others=len(missing) < len(ids))
-        return reasons
+        missing = [one for one, error in refused.items() if _is_not_found(error)]
+        for document_id in await self._gone(missing, refused, has_changed_others=len(missing) < len(ids)):
+            del refused[document_id]
+        return {one: str(error) for one, error in refused.items()}
 
     async def _send(self, change: Change, batch: Sequence[str]) -> dict[str, AssistantError]:
         """Send one request; if it is refused, one for each document. Return the documents that were refused."""
@@ -143,30 +143,31 @@ class SiteClient:
             refused |= await self._send(change, [document_id])
         return refused
 
-    async def _still_there(self, missing: dict[str, AssistantError], *, has_changed_others: bool) -> dict[str, str]:
+    async def _gone(
+        self, missing: Sequence[str], refused: dict[str, AssistantError], *, has_changed_others: bool
+    ) -> Sequence[str]:
         """
-        Return the documents that got a 404 and are on the site nevertheless.
+        Return those documents that got a 404 because they are gone.
 
         Without a list, the text of the reply says whether the document is missing or the route.
 
         :raises RouteMissingError: The 404 concerns the route, not the documents.
         """
+        if not missing:
+            return []
         self.watched.update(missing)
         await self.look()
-        error = next(iter(missing.values()))
-        if self.can_look:
-            listed = {one: str(reason) for one, reason in missing.items() if one in self.states}
-            if listed and not has_changed_others:
-                raise RouteMissingError(str(error))
-            return listed
-        names_document = isinstance(error, AssistantAPIError) and "document" in (error.detail or "").lower()
-        if has_changed_others or names_document:
-            return {}
-        raise RouteMissingError(str(error))
+        error = refused[missing[0]]
+        gone = [one for one in missing if not self.can_look or one not in self.states]
+        names_document = "document" in (getattr(error, "detail", None) or "").lower()
+        is_about_documents = len(gone) == len(missing) if self.can_look else names_document
+        if not (has_changed_others or is_about_documents):
+            raise RouteMissingError(str(error))
+        return gone
 
 
 def _is_not_found(error: AssistantError) -> bool:
-    return isinstance(error, AssistantAPIError) and error.status == HTTPStatus.NOT_FOUND
+    return getattr(error, "status", None) == HTTPStatus.NOT_FOUND
 
 
 def _check_refusal(error: AssistantError) -> None:
