@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from airflow_provider_assistant.client.cancellation import GRACE, CancellableRunner
 from airflow_provider_assistant.evaluation.golden import Case, read_cases
-from airflow_provider_assistant.evaluation.labels import Label, agreement, labels_of, lower
-from airflow_provider_assistant.evaluation.rubrics import JudgeOptions, Rubric, Subject, Task
-from airflow_provider_assistant.evaluation.run import Judgement
+from airflow_provider_assistant.evaluation.labels import agreement, labels_of, lower
+from airflow_provider_assistant.evaluation.rubrics import JudgeOptions, Task
 from airflow_provider_assistant.evaluation.summary import Agreement, JudgeFacts
-from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
 from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
@@ -19,10 +19,23 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import ObjectStoragePath
     from pydantic_ai import Agent
 
-    from airflow_provider_assistant.evaluation.rules import Rule, Term
-    from airflow_provider_assistant.evaluation.verdicts import Reply, Verdicts
+    from airflow_provider_assistant.evaluation.rubrics import Rubric
+    from airflow_provider_assistant.evaluation.rules import Condition, Rule
+    from airflow_provider_assistant.evaluation.verdicts import Judgement, Reply, Verdicts
 
-log = logging.getLogger(__name__)
+
+class Judged(NamedTuple):
+    """
+    What judges said, by scorer.
+
+    :param judgements: One per case.
+    :param facts: What each judge is.
+    :param agreements: How well it agrees with people; without those that have no labels.
+    """
+
+    judgements: Mapping[str, Sequence[Judgement]]
+    facts: Mapping[str, JudgeFacts]
+    agreements: Mapping[str, Agreement]
 
 
 class Judge:
@@ -43,11 +56,14 @@ class Judge:
         create_agent: Callable[..., Agent[Any, Reply]] | None = None,
     ) -> None:
         self._options = JudgeOptions.parse(options)
-        self._rubrics = {rubric.scorer: rubric for rubric in self._options.rubrics_of(scorers)}
+        self._rubrics = self._options.rubrics_of(scorers)
         self._create_agent = create_agent
-        self._labels: dict[str, list[Label]] = {}
-        self._verdicts: Verdicts | None = None
-        self._is_cancelled = False
+        self._labels: dict[str, list[tuple[Case, bool]]] = {}
+        self._runner = CancellableRunner(
+            "judging was stopped from outside; a retry judges the answers that have no verdict yet",
+            grace=GRACE,
+            on_cancel=self._end,
+        )
 
     def check(self, cases: Sequence[Case], rules: Sequence[Rule] = ()) -> None:
         """
@@ -57,8 +73,10 @@ class Judge:
         """
         if not self._rubrics:
             return
-        self._open()
-        self._labels = self._all_labels(cases)
+        self._verdicts  # noqa: B018 (opens the connection)
+        labelled = [*cases, *self._labelled_elsewhere()]
+        is_only = len(self._rubrics) == 1
+        self._labels = {one.scorer: labels_of(labelled, one.name, is_only=is_only) for one in self._rubrics}
         for rule in rules:
             count = len(self._labels.get(rule.base, ()))
             if rule.is_agreement and count < max(rule.labels, 1):
@@ -69,125 +87,93 @@ class Judge:
                     field="gate",
                 )
 
-    def judge(
-        self, names: Sequence[str], cases: Sequence[Case], saved: ObjectStoragePath
-    ) -> Mapping[str, Sequence[Judgement]]:
+    def judge(self, cases: Sequence[Case], path: ObjectStoragePath, pass_if: Condition | None = None) -> Judged:
         """
-        Return the judgements of each judge, one per case; a case without answer has no score.
+        Return what the judges say about the answers, and about those that people have labelled: see :meth:`check`.
 
-        :param saved: File of the verdicts so far, from which a retry continues.
+        :param path: File of the verdicts so far, from which a retry continues.
         :raises AssistantError: See :meth:`.Verdicts.ask`.
         """
-        if not names:
-            return {}
-        verdicts = self._verdicts = self._open(saved)
-        self._labels = self._all_labels(cases)
-        tasks: dict[str, list[Task | None]] = {}
-        for name in names:
-            tasks[name] = [_task(self._rubrics[name], case) for case in cases]
-        labelled = [task for name in names for _label, task in self._label_tasks(name)]
-        verdicts.ask([*filter(None, (task for column in tasks.values() for task in column)), *labelled])
-        return {name: [_judgement(verdicts, task) for task in column] for name, column in tasks.items()}
+        if not self._rubrics:
+            return Judged({}, {}, {})
+        from airflow_provider_assistant.lake import check_writable, replace
 
-    def facts(self, name: str) -> JudgeFacts:
-        """Return the model, the rubric and the tokens of a judge that has judged."""
-        verdicts, rubric = self._open(), self._rubrics[name]
-        input_tokens, output_tokens = verdicts.tokens(name)
+        verdicts = self._verdicts
+        tasks, labelled = {}, {}
+        for rubric in self._rubrics:
+            tasks[rubric.scorer] = [Task(rubric, case) for case in cases]
+            labelled[rubric.scorer] = [Task(rubric, case) for case, _ in self._labels.get(rubric.scorer, ())]
+        # Verdicts that cannot be saved would be paid for again.
+        check_writable(path.parent)
+        needed = [task for column in (*tasks.values(), *labelled.values()) for task in column]
+        self._runner.run(verdicts.ask(needed, _table_at(path), partial(replace, target=path)))
+        judgements = {name: [verdicts.judgement(task) for task in column] for name, column in tasks.items()}
+        agreements = {}
+        for name, column in labelled.items():
+            found = [verdicts.judgement(task) for task in column]
+            if agreed := self._agreement(name, found, pass_if):
+                agreements[name] = agreed
+        return Judged(judgements, {rubric.scorer: self._facts(rubric) for rubric in self._rubrics}, agreements)
+
+    def cancel(self) -> None:
+        """Stop asking. A signal handler may call this."""
+        self._runner.cancel()
+
+    def _end(self, error: AssistantError) -> None:
+        self._verdicts.end(error)
+
+    @cached_property
+    def _verdicts(self) -> Verdicts:
+        from airflow_provider_assistant.evaluation.verdicts import Verdicts
+
+        return Verdicts(self._options, create_agent=self._create_agent)
+
+    def _labelled_elsewhere(self) -> list[Case]:
+        """Return the answers in the tables of labels."""
+        from airflow_provider_assistant.tables import Columns, read_rows
+        from airflow_provider_assistant.tables.whole import table_of
+
+        labels = self._options.labels
+        paths = [labels] if isinstance(labels, str) else labels
+        return [case for path in paths for case in read_cases(table_of(read_rows(path, Columns(rest=True))))]
+
+    def _facts(self, rubric: Rubric) -> JudgeFacts:
+        model = self._verdicts.model
+        input_tokens, output_tokens = self._verdicts.tokens(rubric.scorer)
         return JudgeFacts(
-            model=verdicts.model,
-            fingerprint=rubric.fingerprint(verdicts.model),
+            model=model,
+            fingerprint=rubric.fingerprint(model),
             rubric=rubric.text,
             input_tokens=input_tokens,
             output_tokens=output_tokens,
         )
 
-    def agreement(self, name: str, terms: Sequence[Term] = ()) -> Agreement | None:
+    def _agreement(self, name: str, judgements: Sequence[Judgement], pass_if: Condition | None) -> Agreement | None:
         """
         Return how well a judge agrees with the labels of people; None without labels.
 
         It is measured on what decides: the score, and each condition on the score. The lowest of these counts.
-
-        :param terms: Conditions on the score of the judge by which an answer passes.
         """
         pairs: list[tuple[bool, float]] = []
-        for label, task in self._label_tasks(name):
-            judgement = _judgement(self._open(), task)
+        for (_case, passes), judgement in zip(self._labels.get(name, ()), judgements, strict=True):
             # An answer that could not be judged has the worst score, here too.
             if judgement.score is not None or judgement.error is not None:
-                pairs.append((label.passes, judgement.score or 0.0))
+                pairs.append((passes, judgement.score or 0.0))
         if not pairs:
             return None
+        terms = [term for term in pass_if.terms if term.name == name] if pass_if else []
         found = [agreement((passes, float(term.holds(score))) for passes, score in pairs) for term in terms]
         return lower([agreement(pairs), *found])
 
-    def cancel(self) -> None:
-        """Stop asking. A signal handler may call this."""
-        self._is_cancelled = True
-        if self._verdicts:
-            self._verdicts.cancel()
 
-    def _open(self, saved: ObjectStoragePath | None = None) -> Verdicts:
-        """Return the verdicts; with a file, those that it has."""
-        from airflow_provider_assistant.evaluation.verdicts import Verdicts
-
-        if self._verdicts is None or saved is not None:
-            table, save = (None, _ignore) if saved is None else _file(saved)
-            self._verdicts = Verdicts(self._options, create_agent=self._create_agent, saved=table, save=save)
-        if self._is_cancelled:
-            self._verdicts.cancel()
-        return self._verdicts
-
-    def _all_labels(self, cases: Sequence[Case]) -> dict[str, list[Label]]:
-        """Return the labels of each judge: those of the golden set, and of the tables of labels."""
-        from airflow_provider_assistant.tables import Columns, read_rows
-        from airflow_provider_assistant.tables.whole import table_of
-
-        rows = list(cases)
-        options = self._options
-        for path in [options.labels] if isinstance(options.labels, str) else options.labels:
-            rows += read_cases(table_of(read_rows(path, Columns(rest=True))))
-        is_only = len(self._rubrics) == 1
-        return {name: labels_of(rows, rubric.name, is_only=is_only) for name, rubric in self._rubrics.items()}
-
-    def _label_tasks(self, name: str) -> Iterator[tuple[Label, Task]]:
-        for label in self._labels.get(name, ()):
-            task = _task(self._rubrics[name], label.case)
-            if task is not None and task.is_applicable:
-                yield label, task
-
-
-def _task(rubric: Rubric, case: Case) -> Task | None:
-    if case.answer is None:
-        return None
-    subject = Subject(case.message, case.answer, case.reference, case.expect_no_answer, case.transcript)
-    return Task(rubric, subject)
-
-
-def _judgement(verdicts: Verdicts, task: Task | None) -> Judgement:
-    verdict = verdicts.verdict(task) if task else None
-    if verdict is None:
-        return Judgement()
-    if isinstance(verdict, str):
-        return Judgement(error=verdict)
-    return Judgement(verdict.score, verdict.reason)
-
-
-def _ignore(_table: pa.Table) -> None:
-    """Save nothing."""
-
-
-def _file(path: ObjectStoragePath) -> tuple[pa.Table | None, Callable[[pa.Table], object]]:
-    """Return the verdicts that a file has, None if there is none, and the function that replaces it."""
+def _table_at(path: ObjectStoragePath) -> pa.Table | None:
+    """Return the table in a file, or None if there is none."""
     import pyarrow.parquet as pq
 
-    from airflow_provider_assistant.lake import check_writable, replace
     from airflow_provider_assistant.storage.paths import reading
 
-    # Verdicts that cannot be saved would be paid for again.
-    check_writable(path.parent)
-    saved = None
     with reading(path):
-        if path.exists():
-            with path.open("rb") as file:
-                saved = pq.read_table(file)
-    return saved, lambda table: replace(table, path)
+        if not path.exists():
+            return None
+        with path.open("rb") as file:
+            return pq.read_table(file)

@@ -8,9 +8,10 @@ scores between 0 and 1 it is the kappa with linear weights, which equals Cohen's
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from airflow_provider_assistant.evaluation.cells import is_blank
 from airflow_provider_assistant.evaluation.summary import Agreement
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import is_missing
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.evaluation.golden import Case
 
 HUMAN, HUMAN_ANSWER = "human", "human_answer"
-_WORDS = {True: {"true", "pass", "yes", "good", "1"}, False: {"false", "fail", "no", "bad", "0"}}
+_WORDS = {
+    **dict.fromkeys(("true", "pass", "yes", "good", "1", "1.0"), True),
+    **dict.fromkeys(("false", "fail", "no", "bad", "0", "0.0"), False),
+}
 
 # Ends of the interval of 95 %.
 _TAIL = 0.025
@@ -31,21 +35,9 @@ DRAWS = 2000
 _ADDED, _HARDLY_ADDED = 0.5, 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
+def labels_of(cases: Iterable[Case], judge: str, *, is_only: bool) -> list[tuple[Case, bool]]:
     """
-    The verdict of a person on an answer.
-
-    :param case: The labelled answer, with its question and expectations. The answer is None if it is not known yet.
-    """
-
-    case: Case
-    passes: bool
-
-
-def labels_of(cases: Iterable[Case], judge: str, *, is_only: bool) -> list[Label]:
-    """
-    Return the labels that rows have for a judge, one per answer.
+    Return the answers that have a label for a judge, each once, with whether it passes.
 
     A label in the column ``human`` is about the text in the column ``human_answer``, or without it about the answer of
     the row.
@@ -54,35 +46,27 @@ def labels_of(cases: Iterable[Case], judge: str, *, is_only: bool) -> list[Label
     :param is_only: Whether there is only one judge, so that the column ``human`` must be about it.
     :raises AssistantInputError: A label is unclear, or could be about several judges.
     """
-    labels: dict[tuple[str, str | None], Label] = {}
+    labels: dict[tuple[str, str | None], tuple[Case, bool]] = {}
     own = f"{HUMAN}.{judge}"
     for case in cases:
-        column = own if own in case.row or not is_only else HUMAN
-        if not is_only and not is_missing(case.row.get(HUMAN)):
+        if not is_only and not is_blank(case.row.get(HUMAN)):
             raise AssistantInputError(
                 f"question {case.key!r}: with several judges, the column {HUMAN} could be about any of them",
                 todo=f"Name it {own!r}.",
                 field=HUMAN,
             )
-        passes = _passes(case.row.get(column), f"question {case.key!r}: {column}")
+        column = own if own in case.row or not is_only else HUMAN
+        if is_blank(case.row.get(column)):
+            continue
         labelled = case.row.get(HUMAN_ANSWER)
         answer = case.answer if is_missing(labelled) else str(labelled)
-        if passes is not None:
-            labels[case.key, answer] = Label(replace(case, answer=answer), passes)
+        passes = _WORDS.get(str(case.row[column]).strip().lower())
+        if passes is None:
+            raise AssistantInputError(
+                f"question {case.key!r}: {column} must be pass or fail, not {case.row[column]!r}", field=HUMAN
+            )
+        labels[case.key, answer] = replace(case, answer=answer), passes
     return list(labels.values())
-
-
-def _passes(value: Any, where: str) -> bool | None:
-    """Return what a label says; None without one."""
-    if is_missing(value) or isinstance(value, bool):
-        return value if isinstance(value, bool) else None
-    word = str(value).strip().lower()
-    for passes, words in _WORDS.items():
-        if word in words:
-            return passes
-    if not word:
-        return None
-    raise AssistantInputError(f"{where} must be pass or fail, not {value!r}", field=HUMAN)
 
 
 def agreement(pairs: Iterable[tuple[bool, float]]) -> Agreement:
@@ -102,8 +86,9 @@ def agreement(pairs: Iterable[tuple[bool, float]]) -> Agreement:
         return Agreement(labels=len(ordered))
     low = min(_end(labels, scores, _TAIL, (_HARDLY_ADDED, _ADDED)), kappa)
     high = max(_end(labels, scores, 1 - _TAIL, (_ADDED, _HARDLY_ADDED)), kappa)
-    is_perfect = bool((labels == scores).all())
-    return Agreement(labels=len(ordered), kappa=kappa, low=low, high=1.0 if is_perfect else high)
+    if (labels == scores).all():
+        high = 1.0
+    return Agreement(labels=len(ordered), kappa=kappa, low=low, high=high)
 
 
 def lower(found: Sequence[Agreement]) -> Agreement:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from airflow_provider_assistant.evaluation.rules import LATENCY, Condition
+from airflow_provider_assistant.evaluation.rules import COVERAGE, LATENCY, Condition
 from airflow_provider_assistant.exceptions import AssistantInputError
 
 if TYPE_CHECKING:
@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from airflow_provider_assistant.evaluation.golden import Case
-    from airflow_provider_assistant.evaluation.run import Judgement
     from airflow_provider_assistant.evaluation.scorers import Scorer
+    from airflow_provider_assistant.evaluation.verdicts import Judgement
+
+    # Values by unit, NaN: none, and the weight of each.
+    Weighted: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 # Columns of ``scores.parquet`` beside those of the scorers.
 COLUMNS = (
@@ -68,17 +71,6 @@ class Questions:
 
         return np.array([tag is None or tag in tags for tags in self.tags], dtype=bool)
 
-    def unit_means(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the weighted mean of the questions of each unit."""
-        return grouped_means(values, self.unit_of, len(self.units), self.weights)
-
-    def unit_weights(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the weight of the questions of each unit that have a value."""
-        import numpy as np
-
-        weights = np.where(np.isnan(values), 0.0, self.weights)
-        return np.bincount(self.unit_of, weights=weights, minlength=len(self.units)).astype(float)
-
 
 @dataclass(frozen=True, slots=True)
 class Scores:
@@ -100,10 +92,6 @@ class Scores:
     seconds: NDArray[np.float64]
     measured: frozenset[str]
     errors: Mapping[int, Mapping[str, str]]
-
-    def question_means(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the mean of the repetitions of each question; NaN without any value."""
-        return grouped_means(values, self.question_of, len(self.questions.keys))
 
     def passed(self, pass_if: Condition) -> NDArray[np.float64]:
         """
@@ -128,38 +116,60 @@ class Scores:
         is_judged &= self.is_answered
         return np.where(fails & is_judged, 0.0, np.where(is_judged & ~lacks_measure, 1.0, np.nan))
 
-    def units_passed(self, passed: NDArray[np.float64]) -> NDArray[np.float64]:
+    def units_passed(self, pass_if: Condition, tag: str | None = None) -> Weighted:
         """
         Return the share of its judged repetitions in which each unit passes.
 
         A conversation passes if all its turns pass. It is not judged if a turn is not, unless another one fails.
+
+        :param tag: Only units of which a question has this tag. Default: all.
         """
         import numpy as np
 
+        questions, passed = self.questions, self.passed(pass_if)
+        units = questions.unit_of[self.question_of]
         # One number for a unit and a repetition, which is at most the number of answers.
         most = int(self.repetitions.max(initial=0)) + 1
-        pairs, of_row = np.unique(
-            self.questions.unit_of[self.question_of] * most + self.repetitions, return_inverse=True
-        )
-        size = len(pairs)
-        has_failed = np.bincount(of_row, weights=passed == 0, minlength=size) > 0
-        is_unknown = np.bincount(of_row, weights=np.isnan(passed), minlength=size) > 0
+        pairs, of_row = np.unique(units * most + self.repetitions, return_inverse=True)
+        has_failed = np.bincount(of_row, weights=passed == 0, minlength=len(pairs)) > 0
+        is_unknown = np.bincount(of_row, weights=np.isnan(passed), minlength=len(pairs)) > 0
         verdicts = np.where(has_failed, 0.0, np.where(is_unknown, np.nan, 1.0))
-        return grouped_means(verdicts, pairs // most, len(self.questions.units))
+        shares, _ = grouped(verdicts, pairs // most, len(questions.units))
+        has_tag = np.bincount(questions.unit_of, weights=questions.with_tag(tag), minlength=len(questions.units)) > 0
+        return np.where(has_tag, shares, np.nan), np.ones(len(shares))
+
+    def by_unit(self, figure: str, tag: str | None = None) -> Weighted:
+        """
+        Return the coverage, the latency or the scores by one scorer of each unit.
+
+        A question has the mean of its repetitions, and a conversation the weighted mean of its questions.
+
+        :param tag: Only questions with this tag. Default: all.
+        """
+        import numpy as np
+
+        questions = self.questions
+        column, weights = self.seconds, questions.weights
+        if figure == COVERAGE:
+            column, weights = self.is_answered.astype(float), np.ones(len(weights))
+        elif figure != LATENCY:
+            column = self.values[figure]
+        means, _ = grouped(column, self.question_of, len(questions.keys))
+        tagged = np.where(questions.with_tag(tag), means, np.nan)
+        return grouped(tagged, questions.unit_of, len(questions.units), weights)
 
 
-def grouped_means(
+def grouped(
     values: NDArray[np.float64], groups: NDArray[np.int64], size: int, weights: NDArray[np.float64] | None = None
-) -> NDArray[np.float64]:
-    """Return the weighted mean of the known values of each group; NaN without any."""
+) -> Weighted:
+    """Return the weighted mean of the known values of each group, NaN without any, and their weight."""
     import numpy as np
 
     is_known = ~np.isnan(values)
     known_weights = np.ones(int(is_known.sum())) if weights is None else weights[is_known]
-    totals = np.bincount(groups[is_known], weights=known_weights, minlength=size)
+    totals = np.bincount(groups[is_known], weights=known_weights, minlength=size).astype(float)
     sums = np.bincount(groups[is_known], weights=known_weights * values[is_known], minlength=size)
-    means: NDArray[np.float64] = np.divide(sums, totals, out=np.full(size, np.nan), where=totals > 0)
-    return means
+    return np.divide(sums, totals, out=np.full(size, np.nan), where=totals > 0), totals
 
 
 def score_cases(

@@ -32,9 +32,9 @@ class Keys(Model):
     keys: list[str] = Field(default_factory=list)
 
     @classmethod
-    def of(cls, keys: Sequence[str]) -> Keys:
-        """Name the first questions and count all of them."""
-        return cls(count=len(keys), keys=list(keys[:NAMED]))
+    def of(cls, keys: Sequence[str] | None) -> Keys | None:
+        """Name the first questions and count all of them; None if they are not known."""
+        return None if keys is None else cls(count=len(keys), keys=list(keys[:NAMED]))
 
 
 class Change(Model):
@@ -67,8 +67,9 @@ class Figure(Model):
     A named number, such as ``token_f1[billing]`` or ``latency p95``.
 
     :param value: None if no answer has it.
-    :param count: Number of answers, questions or labels that it was computed from.
-    :param expected: Number of answers or questions that should have had a value.
+    :param count: Number of questions that it was computed from, a conversation once; of a quantile, of the answers; of
+        an agreement, of the labels.
+    :param expected: Number of these that should have had a value.
     :param change: None without earlier runs that have the figure.
     """
 
