@@ -21,8 +21,10 @@ _UNSPACED = (
     "\u3021-\u3029\u3031-\u303c\u3040-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U0001b000-\U0001b16f\U00020000-\U0003ffff"
 )
-# A letter or a digit of a script with spaces.
-_LETTER = rf"[^\W{_UNSPACED}]"
+# A letter or a digit of a script with spaces, and what shows before and after a phrase that it is only a part.
+_LETTER = re.compile(rf"[^\W{_UNSPACED}]")
+_ENDING = re.compile(rf"[^\W{_UNSPACED}]|'t(?!\w)")
+_NUMBER_BEFORE, _NUMBER_AFTER = re.compile(r"\d[.,]\Z"), re.compile(r"[.,]\d")
 # A character with its marks in a script without spaces, a word in others.
 _TOKEN = re.compile(rf"[{_UNSPACED}][^\w\s]*|[^\s{_UNSPACED}]+")
 _ARTICLES = frozenset(("a", "an", "the"))
@@ -85,8 +87,7 @@ def has_phrase(text: str, phrase: str) -> bool:
     if pattern is not None:
         return _matches(pattern, text)
     spelled = _spelled(text)
-    parts = map(_spelled, phrase.split(ALTERNATIVE))
-    return any(part in spelled and _whole(part).search(spelled) for part in parts if part)
+    return any(_includes(spelled, _spelled(part)) for part in phrase.split(ALTERNATIVE))
 
 
 def regular_expression(phrase: str) -> str | None:
@@ -119,21 +120,22 @@ def _spelled(text: str) -> str:
     return " ".join(folded(text).translate(_SPELLINGS).split())
 
 
-@lru_cache(maxsize=1024)
-def _whole(phrase: str) -> re.Pattern[str]:
-    """Return a phrase that is not a part of a word or of a number. Scripts without spaces have no boundaries."""
-    first, last = phrase[0], phrase[-1]
-    pattern = re.escape(phrase)
-    if re.match(_LETTER, first):
-        pattern = rf"(?<!{_LETTER}){pattern}"
-    if first.isdigit():
-        pattern = rf"(?<!\d[.,]){pattern}"
-    if re.match(_LETTER, last):
-        # "can" is not in "can't".
-        pattern = rf"{pattern}(?!{_LETTER}|'t(?!\w))"
-    if last.isdigit():
-        pattern = rf"{pattern}(?![.,]\d)"
-    return re.compile(pattern)
+def _includes(text: str, phrase: str) -> bool:
+    """Return whether a text has a phrase that is not a part of a word or of a number."""
+    start = text.find(phrase)
+    while phrase and start >= 0:
+        end = start + len(phrase)
+        before, after = text[max(0, start - 2) : start], text[end : end + 3]
+        starts_inside = (_LETTER.match(phrase[0]) and _LETTER.match(before[-1:])) or (
+            phrase[0].isdigit() and _NUMBER_BEFORE.search(before)
+        )
+        ends_inside = (_LETTER.match(phrase[-1]) and _ENDING.match(after)) or (
+            phrase[-1].isdigit() and _NUMBER_AFTER.match(after)
+        )
+        if not (starts_inside or ends_inside):
+            return True
+        start = text.find(phrase, start + 1)
+    return False
 
 
 def _matches(pattern: str, text: str) -> bool:
