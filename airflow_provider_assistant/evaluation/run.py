@@ -29,6 +29,8 @@ from airflow_provider_assistant.evaluation.summary import (
 from airflow_provider_assistant.exceptions import AssistantInputError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from airflow_provider_assistant.evaluation.golden import Case
     from airflow_provider_assistant.evaluation.judge import Judge
     from airflow_provider_assistant.evaluation.runs import EarlierRun, RunFolder
@@ -85,6 +87,11 @@ class Evaluation:
     def cases(self) -> Sequence[Case]:
         """The answers, in the order of the rows of the matrix."""
         return self.job.cases
+
+    @property
+    def table(self) -> pa.Table:
+        """The content of ``scores.parquet``."""
+        return to_table(self.scores, self.cases, self.job.criteria.pass_if)
 
 
 def evaluate(job: EvaluationJob) -> Evaluation:
@@ -234,6 +241,6 @@ def _write(evaluation: Evaluation) -> None:
     job = evaluation.job
     page = render(evaluation)
     job.folder.summary.unlink(missing_ok=True)
-    lake.replace(to_table(evaluation.scores, job.cases, job.criteria.pass_if), job.folder.scores)
+    lake.replace(evaluation.table, job.folder.scores)
     lake.replace_bytes(page.encode(), job.folder.report)
     lake.replace_bytes(evaluation.summary.as_json(), job.folder.summary)

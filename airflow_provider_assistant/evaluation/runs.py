@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import accumulate, compress, islice
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
@@ -167,26 +167,19 @@ def side_by_side(read: Callable[[Item], Read], items: Iterable[Item]) -> list[Re
         return list(pool.map(read, items))
 
 
-def _chosen(latest_first: Sequence[RunFolder]) -> list[EarlierRun]:
+def _chosen(latest_first: Iterable[RunFolder]) -> list[EarlierRun]:
     """Return the runs to compare with; of the summaries, only as many as needed are read."""
     known: list[tuple[RunFolder, Summary]] = []
-    chosen: list[EarlierRun] = []
+    flags: list[bool] = []
     folders = iter(latest_first)
-    while sum(run.is_compared for run in chosen) < COMPARED_RUNS:
-        batch = list(islice(folders, COMPARED_RUNS))
-        if not batch:
-            break
+    while sum(flags) < COMPARED_RUNS and (batch := list(islice(folders, COMPARED_RUNS))):
         summaries = side_by_side(RunFolder.read_summary, batch)
         known += [(folder, summary) for folder, summary in zip(batch, summaries, strict=True) if summary]
-        flags = compared_runs(summary.gate.is_worse for _folder, summary in known)
-        chosen = [EarlierRun(*run, flag) for run, flag in zip(known, flags, strict=True)]
-    compared = 0
-    kept = []
-    for position, run in enumerate(chosen):
-        compared += run.is_compared
-        if compared <= COMPARED_RUNS and (run.is_compared or position < TOGETHER - 1):
-            kept.append(run)
-    return kept
+        flags = list(compared_runs(summary.gate.is_worse for _folder, summary in known))
+    runs = [EarlierRun(*run, flag) for run, flag in zip(known, flags, strict=True)]
+    is_needed = [count <= COMPARED_RUNS for count in accumulate(flags)]
+    needed = list(compress(runs, is_needed))
+    return [run for position, run in enumerate(needed) if run.is_compared or position < TOGETHER - 1]
 
 
 def _run_at(path: str, place: RunFolder) -> EarlierRun:

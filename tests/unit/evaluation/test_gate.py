@@ -7,8 +7,8 @@ import pytest
 
 from airflow_provider_assistant.evaluation.compare import by_chance, change
 from airflow_provider_assistant.evaluation.gate import formatted, verdict_on_loss
-from airflow_provider_assistant.evaluation.rules import parse_rule
 from airflow_provider_assistant.evaluation.judge import Judged
+from airflow_provider_assistant.evaluation.rules import parse_rule
 from airflow_provider_assistant.evaluation.summary import Agreement, JudgeFacts
 from airflow_provider_assistant.evaluation.verdicts import Judgement
 from tests.unit.evaluation.conftest import row

@@ -180,7 +180,12 @@ def hostile():
     for number, text in enumerate(HOSTILE):
         tag = re.sub(r"[\[\]|]", "", text[:2000])
         phrase = f"{text.replace('|', '')}x"
-        marks = {"key": f"{number} {text[:2000]}", "message": text.strip() or "?", "tags": (tag,), "request_id": text[:200]}
+        marks = {
+            "key": f"{number} {text[:2000]}",
+            "message": text.strip() or "?",
+            "tags": (tag,),
+            "request_id": text[:200],
+        }
         cases.append(case(expected=(text[::-1],), answer=text, must_include=(phrase,) * 12, **marks))
         unanswered = {**marks, "key": f"u{number} {text}"}
         cases.append(case(expected=(), answer=None, status=text.strip() or "failed", error=text, **unanswered))
