@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from airflow_provider_assistant.evaluation.report import GENERATOR
-from airflow_provider_assistant.evaluation.runs import SCORES, SUMMARY, VERDICTS
-from airflow_provider_assistant.evaluation.scores import COLUMNS
+from airflow_provider_assistant.evaluation.runs import COLUMNS, SCORES, SUMMARY, VERDICTS
 from airflow_provider_assistant.evaluation.summary import Summary
 from airflow_provider_assistant.lake import DATASETS
 from airflow_provider_assistant.lake.partitions import FOLDER

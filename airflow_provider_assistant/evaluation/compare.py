@@ -8,21 +8,13 @@ chance explains. ``tests/unit/evaluation/false_alarms.py`` simulates how often b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, pairwise
+from collections.abc import Sequence
 from statistics import NormalDist
-from typing import TYPE_CHECKING
 
+from airflow_provider_assistant.evaluation.arrays import Floats, np
+from airflow_provider_assistant.evaluation.runs import TOGETHER
 from airflow_provider_assistant.evaluation.summary import Change, Deciding
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-# Four weeks of nights, so that each day of the week counts the same.
-COMPARED_RUNS = 28
-# Number of the last nights, this one included, that are also compared together.
-TOGETHER = 3
 # Share of the nights without a change that may fail; all rules on a drop share it. A part of it is for one night, the
 # rest for the last three together.
 FALSE_ALARMS = 0.06
@@ -37,10 +29,10 @@ _HALF_WIDTH = NormalDist().inv_cdf(0.975)
 
 
 def change(
-    now: NDArray[np.float64],
-    earlier: NDArray[np.float64],
+    now: Floats,
+    earlier: Floats,
     is_compared: Sequence[bool],
-    weights: NDArray[np.float64],
+    weights: Floats,
     *,
     is_share: bool = True,
     removed: int = 0,
@@ -53,8 +45,6 @@ def change(
     :param is_compared: Whether to compare with each of them; the last two nights count together with this one anyway.
     :param removed: Number of questions that only the latest earlier run has.
     """
-    import numpy as np
-
     chosen = np.array(is_compared, dtype=bool)
     known = ~np.isnan(earlier[chosen])
     is_paired = ~np.isnan(now) & known.any(axis=0)
@@ -98,12 +88,8 @@ def by_chance(standard_error: float, *, drops: int, is_one_night: bool) -> float
     return NormalDist().inv_cdf(1 - share * FALSE_ALARMS / drops) * standard_error
 
 
-def worse_questions(
-    keys: Sequence[str], now: NDArray[np.float64], earlier: NDArray[np.float64], *, higher_is_better: bool
-) -> list[Deciding]:
+def worse_questions(keys: Sequence[str], now: Floats, earlier: Floats, *, higher_is_better: bool) -> list[Deciding]:
     """Return the questions that are worse than in every earlier run, those that lost most first."""
-    import numpy as np
-
     sign = 1 if higher_is_better else -1
     is_worse = sign * now < np.fmin.reduce(sign * earlier, axis=0) - NO_CHANGE
     before = _means(earlier)
@@ -112,34 +98,15 @@ def worse_questions(
     return [Deciding(key=keys[one], value=float(now[one]), before=float(before[one])) for one in positions]
 
 
-def newly_failing(keys: Sequence[str], now: NDArray[np.float64], earlier: NDArray[np.float64]) -> list[str]:
+def newly_failing(keys: Sequence[str], now: Floats, earlier: Floats) -> list[str]:
     """Return the questions that usually passed, and do not pass now."""
-    import numpy as np
-
     known = (~np.isnan(earlier)).sum(axis=0)
     passed = (earlier == 1).sum(axis=0)
     is_new = (known > 0) & (passed >= USUALLY * known) & (now < 1)
     return [key for key, is_one in zip(keys, is_new.tolist(), strict=True) if is_one]
 
 
-def compared_runs(are_worse: Iterable[bool]) -> Iterator[bool]:
-    """
-    Yield for each earlier run, latest first, whether to compare with it.
-
-    Runs are chosen by whether they got worse, not by whether they passed: of the runs that passed, chance would choose
-    the lucky ones. A run that got worse is left out, unless the runs beside it did not: then it was chance. As long as
-    answers stay worse, they are compared with those before the loss.
-
-    :param are_worse: Whether each run got worse, latest first.
-    """
-    # The verdict on the run after the last one is not known yet.
-    later_is_worse = True
-    for is_worse, earlier_is_worse in pairwise(chain(are_worse, [False])):
-        yield not (is_worse and (later_is_worse or earlier_is_worse))
-        later_is_worse = is_worse
-
-
-def _variance(values: NDArray[np.float64], largest: float) -> float:
+def _variance(values: Floats, largest: float) -> float:
     """
     Return the variance of a question between runs, pooled over the questions.
 
@@ -148,8 +115,6 @@ def _variance(values: NDArray[np.float64], largest: float) -> float:
 
     :param largest: Size of a change if no question ever changed.
     """
-    import numpy as np
-
     deviations = values - np.nanmean(values, axis=0)
     deviations -= np.nanmean(deviations, axis=1, keepdims=True)
     runs, questions = values.shape
@@ -160,9 +125,7 @@ def _variance(values: NDArray[np.float64], largest: float) -> float:
     return float((np.nansum(deviations**2) + size**2) / (freedom + 2 * (runs - 1)))
 
 
-def _means(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _means(values: Floats) -> Floats:
     """Return the mean of the known values of each column; NaN without any."""
-    import numpy as np
-
     with np.errstate(invalid="ignore"):
         return np.asarray(np.nansum(values, axis=0) / (~np.isnan(values)).sum(axis=0))

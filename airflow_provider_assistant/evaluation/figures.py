@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from airflow_provider_assistant.evaluation.arrays import Floats, Weighted, np
 from airflow_provider_assistant.evaluation.compare import change, newly_failing, worse_questions
 from airflow_provider_assistant.evaluation.rules import (
     AGREEMENT,
@@ -22,12 +23,9 @@ from airflow_provider_assistant.evaluation.rules import (
 from airflow_provider_assistant.evaluation.summary import Agreement, Change, Deciding, Figure, JudgeFacts
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from airflow_provider_assistant.evaluation.runs import EarlierRun
     from airflow_provider_assistant.evaluation.scorers import Scorer
-    from airflow_provider_assistant.evaluation.scores import Scores, Weighted
+    from airflow_provider_assistant.evaluation.scores import Scores
 
 
 class Earlier(NamedTuple):
@@ -127,15 +125,11 @@ class Figures:
             return scores.units_passed(self.criteria.pass_if, tag)
         return scores.by_unit(name, tag)
 
-    def _matrix(self, runs: Sequence[Earlier], name: str, tag: str | None = None) -> NDArray[np.float64]:
+    def _matrix(self, runs: Sequence[Earlier], name: str, tag: str | None = None) -> Floats:
         """Return the values of a figure in earlier runs, a row per run."""
-        import numpy as np
-
         return np.array([self.by_unit(one.scores, name, tag)[0] for one in runs])
 
     def _figure(self, name: str, tag: str | None, *, with_change: bool) -> Figure:
-        import numpy as np
-
         values, weights = self.by_unit(self.scores, name, tag)
         is_known = ~np.isnan(values)
         is_expected = is_known
@@ -182,8 +176,6 @@ class Figures:
         return changed
 
     def _quantiles(self) -> dict[str, Figure]:
-        import numpy as np
-
         seconds = self.scores.seconds[~np.isnan(self.scores.seconds)]
         answered = int(self.scores.is_answered.sum())
         figures = {}

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_provider_assistant.client.cancellation import GRACE, CancellableRunner
+from airflow_provider_assistant.evaluation.cells import is_blank
 from airflow_provider_assistant.evaluation.golden import Case, read_cases
-from airflow_provider_assistant.evaluation.labels import agreement, labels_of, lower
 from airflow_provider_assistant.evaluation.rubrics import JudgeOptions, Task
 from airflow_provider_assistant.evaluation.summary import Agreement, JudgeFacts
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
+from airflow_provider_assistant.keys import is_missing
 from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
@@ -22,6 +24,13 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.evaluation.rubrics import Rubric
     from airflow_provider_assistant.evaluation.rules import Condition, Rule
     from airflow_provider_assistant.evaluation.verdicts import Judgement, Reply, Verdicts
+
+
+HUMAN, HUMAN_ANSWER = "human", "human_answer"
+_WORDS = {
+    **dict.fromkeys(("true", "pass", "yes", "good", "1", "1.0"), True),
+    **dict.fromkeys(("false", "fail", "no", "bad", "0", "0.0"), False),
+}
 
 
 class Judged(NamedTuple):
@@ -96,7 +105,8 @@ class Judge:
         """
         if not self._rubrics:
             return Judged({}, {}, {})
-        from airflow_provider_assistant.lake import check_writable, replace
+        from airflow_provider_assistant.lake import check_writable
+        from airflow_provider_assistant.lake import replace as replace_file
 
         verdicts = self._verdicts
         tasks, labelled = {}, {}
@@ -106,7 +116,7 @@ class Judge:
         # Verdicts that cannot be saved would be paid for again.
         check_writable(path.parent)
         needed = [task for column in (*tasks.values(), *labelled.values()) for task in column]
-        self._runner.run(verdicts.ask(needed, _table_at(path), partial(replace, target=path)))
+        self._runner.run(verdicts.ask(needed, _table_at(path), partial(replace_file, target=path)))
         judgements = {name: [verdicts.judgement(task) for task in column] for name, column in tasks.items()}
         agreements = {}
         for name, column in labelled.items():
@@ -154,6 +164,8 @@ class Judge:
 
         It is measured on what decides: the score, and each condition on the score. The lowest of these counts.
         """
+        from airflow_provider_assistant.evaluation.agreement import agreement, lower
+
         pairs: list[tuple[bool, float]] = []
         for (_case, passes), judgement in zip(self._labels.get(name, ()), judgements, strict=True):
             # An answer that could not be judged has the worst score, here too.
@@ -164,6 +176,40 @@ class Judge:
         terms = [term for term in pass_if.terms if term.name == name] if pass_if else []
         found = [agreement((passes, float(term.holds(score))) for passes, score in pairs) for term in terms]
         return lower([agreement(pairs), *found])
+
+
+def labels_of(cases: Iterable[Case], judge: str, *, is_only: bool) -> list[tuple[Case, bool]]:
+    """
+    Return the answers that have a label for a judge, each once, with whether it passes.
+
+    A label in the column ``human`` is about the text in the column ``human_answer``, or without it about the answer of
+    the row.
+
+    :param judge: Name of the rubric. With several judges, its column is ``human.<name>``.
+    :param is_only: Whether there is only one judge, so that the column ``human`` must be about it.
+    :raises AssistantInputError: A label is unclear, or could be about several judges.
+    """
+    labels: dict[tuple[str, str | None], tuple[Case, bool]] = {}
+    own = f"{HUMAN}.{judge}"
+    for case in cases:
+        if not is_only and not is_blank(case.row.get(HUMAN)):
+            raise AssistantInputError(
+                f"question {case.key!r}: with several judges, the column {HUMAN} could be about any of them",
+                todo=f"Name it {own!r}.",
+                field=HUMAN,
+            )
+        column = own if own in case.row or not is_only else HUMAN
+        if is_blank(case.row.get(column)):
+            continue
+        labelled = case.row.get(HUMAN_ANSWER)
+        answer = case.answer if is_missing(labelled) else str(labelled)
+        passes = _WORDS.get(str(case.row[column]).strip().lower())
+        if passes is None:
+            raise AssistantInputError(
+                f"question {case.key!r}: {column} must be pass or fail, not {case.row[column]!r}", field=HUMAN
+            )
+        labels[case.key, answer] = replace(case, answer=answer), passes
+    return list(labels.values())
 
 
 def _table_at(path: ObjectStoragePath) -> pa.Table | None:

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.api.confidence import is_low
+from airflow_provider_assistant.evaluation.arrays import np
 from airflow_provider_assistant.evaluation.figures import Earlier, Figures
 from airflow_provider_assistant.evaluation.gate import check_gate
 from airflow_provider_assistant.evaluation.judge import Judged
@@ -124,10 +124,6 @@ def evaluate(job: EvaluationJob) -> Evaluation:
 
 def _check(job: EvaluationJob) -> None:
     """Check what can be checked before anything is paid for or written."""
-    if find_spec("numpy") is None:
-        raise AssistantInputError(
-            "numpy is not installed", todo="Run pip install 'airflow-provider-assistant[evaluation]'."
-        )
     pass_if, rules = job.criteria
     needed = set(pass_if.names if pass_if else ())
     needed.update(name for rule in rules for name in job.criteria.scorers_of(rule.base))
@@ -190,8 +186,6 @@ def _summary(job: EvaluationJob, figures: Figures) -> Summary:
 
 
 def _scorers(job: EvaluationJob, figures: Figures) -> dict[str, ScorerSummary]:
-    import numpy as np
-
     errors = Counter(name for texts in figures.scores.errors.values() for name in texts)
     return {
         scorer.name: ScorerSummary(

@@ -5,28 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
+from airflow_provider_assistant.evaluation.arrays import Bools, Floats, Integers, Weighted, np
 from airflow_provider_assistant.evaluation.rules import COVERAGE, LATENCY, Condition
+from airflow_provider_assistant.evaluation.runs import COLUMNS
 from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.texts import storable
 
 if TYPE_CHECKING:
-    import numpy as np
     import pyarrow as pa
-    from numpy.typing import NDArray
 
     from airflow_provider_assistant.evaluation.golden import Case
     from airflow_provider_assistant.evaluation.scorers import Scorer
     from airflow_provider_assistant.evaluation.verdicts import Judgement
 
-    # Values by unit, NaN: none, and the weight of each.
-    Weighted: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64]]
-
-# Columns of ``scores.parquet`` beside those of the scorers.
-COLUMNS = (
-    *("key", "repetition", "conversation", "case", "request_id", "status"),
-    *("weight", "tags", "passed", "errors"),
-)
 _ERROR_LENGTH = 500
 
 
@@ -40,16 +33,14 @@ class Questions:
 
     keys: Sequence[str]
     hashes: Sequence[str]
-    weights: NDArray[np.float64]
+    weights: Floats
     tags: Sequence[Sequence[str]]
     units: Sequence[str]
-    unit_of: NDArray[np.int64]
+    unit_of: Integers
 
     @classmethod
     def of(cls, cases: Sequence[Case]) -> Questions:
         """Return the questions of cases, in their order. All repetitions of a question are one."""
-        import numpy as np
-
         by_key: dict[str, Case] = {}
         for case in cases:
             by_key.setdefault(case.key, case)
@@ -65,10 +56,8 @@ class Questions:
             unit_of=np.array(unit_of, dtype=np.int64),
         )
 
-    def with_tag(self, tag: str | None) -> NDArray[np.bool_]:
+    def with_tag(self, tag: str | None) -> Bools:
         """Return which questions have a tag, or all."""
-        import numpy as np
-
         return np.array([tag is None or tag in tags for tags in self.tags], dtype=bool)
 
 
@@ -85,23 +74,21 @@ class Scores:
     """
 
     questions: Questions
-    question_of: NDArray[np.int64]
-    repetitions: NDArray[np.int64]
-    is_answered: NDArray[np.bool_]
-    values: Mapping[str, NDArray[np.float64]]
-    seconds: NDArray[np.float64]
+    question_of: Integers
+    repetitions: Integers
+    is_answered: Bools
+    values: Mapping[str, Floats]
+    seconds: Floats
     measured: frozenset[str]
     errors: Mapping[int, Mapping[str, str]]
 
-    def passed(self, pass_if: Condition) -> NDArray[np.float64]:
+    def passed(self, pass_if: Condition) -> Floats:
         """
         Return whether each answer passes: 1, 0, or NaN if it cannot be judged.
 
         A scorer that is not applicable is ignored. An answer is not judged if it is missing, if no scorer is applicable
         or if a measured value is not known.
         """
-        import numpy as np
-
         is_judged, fails, lacks_measure = np.zeros((3, len(self.question_of)), dtype=bool)
         for term in pass_if.terms:
             values = self.values[term.name]
@@ -124,8 +111,6 @@ class Scores:
 
         :param tag: Only units of which a question has this tag. Default: all.
         """
-        import numpy as np
-
         questions, passed = self.questions, self.passed(pass_if)
         units = questions.unit_of[self.question_of]
         # One number for a unit and a repetition, which is at most the number of answers.
@@ -146,8 +131,6 @@ class Scores:
 
         :param tag: Only questions with this tag. Default: all.
         """
-        import numpy as np
-
         questions = self.questions
         column, weights = self.seconds, questions.weights
         if figure == COVERAGE:
@@ -159,12 +142,8 @@ class Scores:
         return grouped(tagged, questions.unit_of, len(questions.units), weights)
 
 
-def grouped(
-    values: NDArray[np.float64], groups: NDArray[np.int64], size: int, weights: NDArray[np.float64] | None = None
-) -> Weighted:
+def grouped(values: Floats, groups: Integers, size: int, weights: Floats | None = None) -> Weighted:
     """Return the weighted mean of the known values of each group, NaN without any, and their weight."""
-    import numpy as np
-
     is_known = ~np.isnan(values)
     known_weights = np.ones(int(is_known.sum())) if weights is None else weights[is_known]
     totals = np.bincount(groups[is_known], weights=known_weights, minlength=size).astype(float)
@@ -180,8 +159,6 @@ def score_cases(
 
     :param judged: Judgements of each scorer that is a judge, one per case. Default: none.
     """
-    import numpy as np
-
     errors: dict[int, dict[str, str]] = {}
     values = {}
     for scorer in scorers:
@@ -189,10 +166,13 @@ def score_cases(
         for row, case in enumerate(cases):
             if case.answer is None:
                 continue
-            try:
-                score = _judged(judged, scorer, row) if scorer.is_judge else _scored(scorer, case)
-            except _NotScoredError as error:
-                errors.setdefault(row, {})[scorer.name] = str(error)[:_ERROR_LENGTH]
+            if scorer.is_judge:
+                judgement = (judged or {})[scorer.name][row]
+                score, error = judgement.score, judgement.error
+            else:
+                score, error = _scored(scorer, case)
+            if error is not None:
+                errors.setdefault(row, {})[scorer.name] = error[:_ERROR_LENGTH]
                 score = scorer.worst
             if score is not None:
                 column[row] = score
@@ -213,44 +193,31 @@ def score_cases(
     )
 
 
-class _NotScoredError(Exception):
-    """An answer could not be scored."""
-
-
-def _judged(judged: Mapping[str, Sequence[Judgement]] | None, scorer: Scorer, row: int) -> float | None:
-    judgement = (judged or {})[scorer.name][row]
-    if judgement.error is not None:
-        raise _NotScoredError(judgement.error)
-    return judgement.score
-
-
-def _scored(scorer: Scorer, case: Case) -> float | None:
-    """Return a score; None if the scorer is not applicable."""
+def _scored(scorer: Scorer, case: Case) -> tuple[float | None, str | None]:
+    """Return a score, None if the scorer is not applicable; and why there is none."""
     try:
         value: Any = scorer.score(case) if scorer.score else None
     except AssistantInputError:
         # A column that is missing or not numeric is a mistake in all the data, not in one answer.
         raise
-    except Exception as error:
-        raise _NotScoredError(f"{type(error).__name__}: {error}") from error
+    except Exception as error:  # noqa: BLE001 (functions of users raise what they like)
+        return None, f"{type(error).__name__}: {error}"
     # numpy's scalars become Python's numbers.
     plain = value.item() if hasattr(value, "item") else value
     if plain is None:
-        return None
+        return None, None
     if not isinstance(plain, bool | int | float):
-        raise _NotScoredError(f"it returned {plain!r}, not a number, a bool or None")
+        return None, f"it returned {plain!r}, not a number, a bool or None"
     if not math.isfinite(plain) or (scorer.is_share and not 0 <= plain <= 1):
-        raise _NotScoredError(f"it returned {plain}, which is not from 0 to 1; None means not applicable")
-    return float(plain)
+        return None, f"it returned {plain}, which is not from 0 to 1; None means not applicable"
+    return float(plain), None
 
 
 def to_table(scores: Scores, cases: Sequence[Case], pass_if: Condition | None) -> pa.Table:
     """Return the content of ``scores.parquet``."""
-    import numpy as np
     import pyarrow as pa
 
     passed = np.full(len(cases), np.nan) if pass_if is None else scores.passed(pass_if)
-    errors = [_error_text(scores.errors.get(row, {})) for row in range(len(cases))]
     columns = {
         "key": pa.array([case.key for case in cases], pa.string()),
         "repetition": pa.array(scores.repetitions, pa.int32()),
@@ -261,14 +228,14 @@ def to_table(scores: Scores, cases: Sequence[Case], pass_if: Condition | None) -
         "weight": pa.array([case.weight for case in cases], pa.float64()),
         "tags": pa.array([case.tags for case in cases], pa.list_(pa.string())),
         "passed": pa.array(passed, from_pandas=True).cast(pa.bool_()),
-        "errors": pa.array(errors, pa.string()),
+        "errors": pa.array([_error_text(scores.errors.get(row)) for row in range(len(cases))], pa.string()),
     }
     return pa.table(columns | {name: pa.array(values, from_pandas=True) for name, values in scores.values.items()})
 
 
-def _error_text(errors: Mapping[str, str]) -> str | None:
-    lines = [f"{name}: {' '.join(reason.split())}" for name, reason in errors.items()]
-    return "\n".join(lines).encode("utf-8", "replace").decode() or None
+def _error_text(errors: Mapping[str, str] | None) -> str | None:
+    lines = [f"{name}: {' '.join(reason.split())}" for name, reason in (errors or {}).items()]
+    return storable("\n".join(lines)) or None
 
 
 def of_table(table: pa.Table, questions: Questions, measured: frozenset[str]) -> Scores:
@@ -279,7 +246,6 @@ def of_table(table: pa.Table, questions: Questions, measured: frozenset[str]) ->
 
     :raises ValueError: It is not a table of scores.
     """
-    import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 

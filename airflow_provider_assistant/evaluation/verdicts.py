@@ -282,8 +282,9 @@ def verdicts_schema() -> pa.Schema:
     """
     import pyarrow as pa
 
-    texts = [(name, pa.string()) for name in ("hash", "scorer", "reason")]
-    return pa.schema([*texts, ("score", pa.float64()), ("input_tokens", pa.int64()), ("output_tokens", pa.int64())])
+    kinds = {"score": pa.float64(), "input_tokens": pa.int64(), "output_tokens": pa.int64()}
+    names = ("hash", "scorer", "score", "reason", "input_tokens", "output_tokens")
+    return pa.schema([(name, kinds.get(name, pa.string())) for name in names])
 
 
 def _connected(options: JudgeOptions) -> tuple[Callable[..., Agent[Any, Reply]], Redactor]:

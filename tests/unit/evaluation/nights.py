@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from airflow_provider_assistant.evaluation.compare import COMPARED_RUNS, change, compared_runs
+from airflow_provider_assistant.evaluation.compare import change
 from airflow_provider_assistant.evaluation.gate import verdict_on_loss
 from airflow_provider_assistant.evaluation.rules import parse_rule
+from airflow_provider_assistant.evaluation.runs import COMPARED_RUNS, compared_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

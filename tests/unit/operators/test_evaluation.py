@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
+import sys
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -19,8 +21,8 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_assistant import lake
-from airflow_provider_assistant.evaluation import report
-from airflow_provider_assistant.evaluation.scores import COLUMNS
+from airflow_provider_assistant.evaluation import arrays, report
+from airflow_provider_assistant.evaluation.runs import COLUMNS
 from airflow_provider_assistant.evaluation.summary import Summary
 from airflow_provider_assistant.exceptions import AssistantGateFailedError, AssistantInputError
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator, AssistantReportLink
@@ -498,11 +500,10 @@ def test_what_is_rendered_is_refused_before_anything_is_written(arguments, says,
     assert files(tmp_path) == {}
 
 
-def test_without_the_extra_the_error_says_what_to_install(operator, monkeypatch, tmp_path):
-    monkeypatch.setattr("airflow_provider_assistant.evaluation.run.find_spec", lambda name: None)
+def test_without_the_extra_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "numpy", None)
     with pytest.raises(AssistantInputError, match=r"pip install 'airflow-provider-assistant\[evaluation\]'"):
-        execute(operator(good()))
-    assert files(tmp_path) == {}
+        importlib.reload(arrays)
 
 
 # -- the lake --------------------------------------------------------------------------------------

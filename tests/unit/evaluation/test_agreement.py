@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from airflow_provider_assistant.evaluation.labels import agreement, lower
+from airflow_provider_assistant.evaluation.agreement import agreement, lower
 from airflow_provider_assistant.evaluation.summary import Agreement
 
 
