@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_provider_assistant.client.cancellation import GRACE, CancellableRunner
@@ -14,6 +14,7 @@ from airflow_provider_assistant.evaluation.rubrics import JudgeOptions, Task
 from airflow_provider_assistant.evaluation.summary import Agreement, JudgeFacts
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
 from airflow_provider_assistant.keys import is_missing
+from airflow_provider_assistant.storage.paths import reading
 from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
@@ -42,9 +43,9 @@ class Judged(NamedTuple):
     :param agreements: How well it agrees with people; without those that have no labels.
     """
 
-    judgements: Mapping[str, Sequence[Judgement]]
-    facts: Mapping[str, JudgeFacts]
-    agreements: Mapping[str, Agreement]
+    judgements: dict[str, list[Judgement]]
+    facts: dict[str, JudgeFacts]
+    agreements: dict[str, Agreement]
 
 
 class Judge:
@@ -105,25 +106,22 @@ class Judge:
         """
         if not self._rubrics:
             return Judged({}, {}, {})
-        from airflow_provider_assistant.lake import check_writable
-        from airflow_provider_assistant.lake import replace as replace_file
+        from airflow_provider_assistant import lake
 
-        verdicts = self._verdicts
-        tasks, labelled = {}, {}
+        verdicts, judged = self._verdicts, Judged({}, {}, {})
+        needed = []
         for rubric in self._rubrics:
-            tasks[rubric.scorer] = [Task(rubric, case) for case in cases]
-            labelled[rubric.scorer] = [Task(rubric, case) for case, _ in self._labels.get(rubric.scorer, ())]
+            labelled = [case for case, _passes in self._labels.get(rubric.scorer, ())]
+            needed += [Task(rubric, case) for case in (*cases, *labelled)]
         # Verdicts that cannot be saved would be paid for again.
-        check_writable(path.parent)
-        needed = [task for column in (*tasks.values(), *labelled.values()) for task in column]
-        self._runner.run(verdicts.ask(needed, _table_at(path), partial(replace_file, target=path)))
-        judgements = {name: [verdicts.judgement(task) for task in column] for name, column in tasks.items()}
-        agreements = {}
-        for name, column in labelled.items():
-            found = [verdicts.judgement(task) for task in column]
-            if agreed := self._agreement(name, found, pass_if):
-                agreements[name] = agreed
-        return Judged(judgements, {rubric.scorer: self._facts(rubric) for rubric in self._rubrics}, agreements)
+        lake.check_writable(path.parent)
+        self._runner.run(verdicts.ask(needed, _table_at(path), lambda table: lake.replace(table, path)))
+        for rubric in self._rubrics:
+            judged.judgements[rubric.scorer] = [verdicts.judgement(Task(rubric, case)) for case in cases]
+            judged.facts[rubric.scorer] = verdicts.facts(rubric)
+            if agreed := self._agreement(rubric, pass_if):
+                judged.agreements[rubric.scorer] = agreed
+        return judged
 
     def cancel(self) -> None:
         """Stop asking. A signal handler may call this."""
@@ -147,18 +145,7 @@ class Judge:
         paths = [labels] if isinstance(labels, str) else labels
         return [case for path in paths for case in read_cases(table_of(read_rows(path, Columns(rest=True))))]
 
-    def _facts(self, rubric: Rubric) -> JudgeFacts:
-        model = self._verdicts.model
-        input_tokens, output_tokens = self._verdicts.tokens(rubric.scorer)
-        return JudgeFacts(
-            model=model,
-            fingerprint=rubric.fingerprint(model),
-            rubric=rubric.text,
-            input_tokens=input_tokens,
-            output_tokens=output_tokens,
-        )
-
-    def _agreement(self, name: str, judgements: Sequence[Judgement], pass_if: Condition | None) -> Agreement | None:
+    def _agreement(self, rubric: Rubric, pass_if: Condition | None) -> Agreement | None:
         """
         Return how well a judge agrees with the labels of people; None without labels.
 
@@ -166,14 +153,15 @@ class Judge:
         """
         from airflow_provider_assistant.evaluation.agreement import agreement, lower
 
-        pairs: list[tuple[bool, float]] = []
-        for (_case, passes), judgement in zip(self._labels.get(name, ()), judgements, strict=True):
+        pairs = []
+        for case, passes in self._labels.get(rubric.scorer, ()):
+            score, _reason, error = self._verdicts.judgement(Task(rubric, case))[:3]
             # An answer that could not be judged has the worst score, here too.
-            if judgement.score is not None or judgement.error is not None:
-                pairs.append((passes, judgement.score or 0.0))
+            if score is not None or error is not None:
+                pairs.append((passes, score or 0.0))
         if not pairs:
             return None
-        terms = [term for term in pass_if.terms if term.name == name] if pass_if else []
+        terms = [term for term in pass_if.terms if term.name == rubric.scorer] if pass_if else []
         found = [agreement((passes, float(term.holds(score))) for passes, score in pairs) for term in terms]
         return lower([agreement(pairs), *found])
 
@@ -215,8 +203,6 @@ def labels_of(cases: Iterable[Case], judge: str, *, is_only: bool) -> list[tuple
 def _table_at(path: ObjectStoragePath) -> pa.Table | None:
     """Return the table in a file, or None if there is none."""
     import pyarrow.parquet as pq
-
-    from airflow_provider_assistant.storage.paths import reading
 
     with reading(path):
         if not path.exists():

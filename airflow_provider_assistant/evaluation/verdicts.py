@@ -19,6 +19,7 @@ from pydantic import BaseModel, Field
 from airflow_provider_assistant.client.redaction import Redactor, redactor_of
 from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_each
 from airflow_provider_assistant.evaluation.rubrics import JudgeOptions, Rubric, Task, refused
+from airflow_provider_assistant.evaluation.summary import JudgeFacts
 from airflow_provider_assistant.exceptions import (
     AssistantError,
     AssistantIncompleteError,
@@ -92,9 +93,9 @@ class Judgement(NamedTuple):
 
     score: float | None = None
     reason: str | None = None
+    error: str | None = None
     input_tokens: int = 0
     output_tokens: int = 0
-    error: str | None = None
 
 
 class Verdicts:
@@ -145,7 +146,6 @@ class Verdicts:
                 save(self.table())
         if self._breaker.error:
             raise self._breaker.error
-        log.info("The judges have used %s.", counted(sum(self.tokens()), "token"))
 
     def end(self, error: AssistantError) -> None:
         """Start no further request. Those in flight finish; then :meth:`ask` raises the first of these errors."""
@@ -155,14 +155,16 @@ class Verdicts:
         """Return what the judge said; without a score if the rubric is not applicable."""
         return self._known[task.content_hash(self.model)] if task.is_applicable else Judgement()
 
-    def tokens(self, scorer: str | None = None) -> tuple[int, int]:
-        """
-        Return the tokens of prompts and of replies, of earlier tries too; 0 if the host does not count them.
-
-        :param scorer: Name of a judge. Default: all.
-        """
-        known = [self._known[one] for one in self._known.keys() & self._scorers if scorer in {None, self._scorers[one]}]
-        return sum(one.input_tokens for one in known), sum(one.output_tokens for one in known)
+    def facts(self, rubric: Rubric) -> JudgeFacts:
+        """Return what a judge is, and the tokens that it used, in earlier tries too."""
+        input_tokens, output_tokens = self._tokens(rubric.scorer)
+        return JudgeFacts(
+            model=self.model,
+            fingerprint=rubric.fingerprint(self.model),
+            rubric=rubric.text,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+        )
 
     def table(self) -> pa.Table:
         """Return the verdicts that are known, in a fixed order."""
@@ -175,12 +177,17 @@ class Verdicts:
         ]
         return pa.Table.from_pylist(rows, verdicts_schema())
 
+    def _tokens(self, scorer: str | None = None) -> tuple[int, int]:
+        """Return the tokens of prompts and of replies of a judge, or of all; 0 if the host does not count them."""
+        known = [self._known[one] for one in self._known.keys() & self._scorers if scorer in {None, self._scorers[one]}]
+        return sum(one.input_tokens for one in known), sum(one.output_tokens for one in known)
+
     async def _ask_in_rounds(self, needed: Mapping[str, Task]) -> None:
         """Ask for all verdicts, and after growing waits again for those that got no reply."""
         from pydantic_ai import RunUsage, UsageLimits
 
         # One count for all requests, so that the limit is that of the evaluation.
-        input_tokens, output_tokens = self.tokens()
+        input_tokens, output_tokens = self._tokens()
         usage = RunUsage(input_tokens=input_tokens, output_tokens=output_tokens)
         limits = UsageLimits(request_limit=None, total_tokens_limit=self._options.max_judge_tokens)
         for wait in (0.0, *WAITS):
@@ -236,8 +243,8 @@ class Verdicts:
             self._known[content_hash] = Judgement(
                 run.output.score,
                 self._redactor.text(run.output.reason),
-                sum(part.input_tokens for part in spent),
-                sum(part.output_tokens for part in spent),
+                input_tokens=sum(part.input_tokens for part in spent),
+                output_tokens=sum(part.output_tokens for part in spent),
             )
             self._judged += 1
             self._failures = 0
@@ -321,9 +328,10 @@ def _model_name(agent: Agent[Any, Reply]) -> str:
 def _known_in(saved: pa.Table | None) -> dict[str, Judgement]:
     if saved is None:
         return {}
-    names = verdicts_schema().names
-    if missing := [name for name in names if name not in saved.column_names]:
-        raise AssistantInputError(f"the file of verdicts has no column {', '.join(missing)}", todo="Delete it.")
+    if saved.schema != verdicts_schema():
+        raise AssistantInputError(
+            f"the file of verdicts has other columns: {', '.join(saved.schema.names)}", todo="Delete it."
+        )
     rows = saved.drop_columns(["scorer"]).to_pylist()
     return {row.pop("hash"): Judgement(**row) for row in rows}
 
