@@ -9,6 +9,7 @@ import math
 import os
 import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
@@ -43,6 +44,9 @@ from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputEr
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger.location import airflow_home
 from airflow_provider_assistant.storage.paths import object_storage_path, usable_path, writable_file
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 DEFAULT_CONNECTION = "assistant_default"
 BASE_URL, API_KEY = "ASSISTANT_BASE_URL", "ASSISTANT_API_KEY"
@@ -113,14 +117,19 @@ def _evaluate(out: Console, args: argparse.Namespace, signals: Interruptions) ->
         except BaseException as error:
             error.add_note(f"Answers and verdicts so far are kept in {run.folder}: the same command goes on.")
             raise
-        if args.save:
-            lake.replace(answers.replace_schema_metadata(None), _output_path(args.save) / ANSWERS)
-        if args.report:
-            lake.replace_bytes(render(evaluation, files=args.save).encode(), _output_path(args.report))
-        if args.junit:
-            lake.replace_bytes(junit_xml(evaluation).encode(), _output_path(args.junit))
+        _write(args, evaluation, answers)
         run.is_complete = True
     return _shown(out, args, evaluation)
+
+
+def _write(args: argparse.Namespace, evaluation: Evaluation, answers: pa.Table) -> None:
+    """Write the files that the arguments name, besides those of the evaluation."""
+    if args.save:
+        lake.replace(answers.replace_schema_metadata(None), _output_path(args.save) / ANSWERS)
+    if args.report:
+        lake.replace_bytes(render(evaluation, files=args.save).encode(), _output_path(args.report))
+    if args.junit:
+        lake.replace_bytes(junit_xml(evaluation).encode(), _output_path(args.junit))
 
 
 def _shown(out: Console, args: argparse.Namespace, evaluation: Evaluation) -> int:

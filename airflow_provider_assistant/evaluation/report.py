@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from airflow_provider_assistant.evaluation.failing import FailingTurn, failing_questions
 from airflow_provider_assistant.evaluation.rules import COVERAGE, LATENCY, PASS_RATE, QUANTILES
+from airflow_provider_assistant.evaluation.text import UNSPACED
 from airflow_provider_assistant.texts import counted, escaped, shortened
 
 if TYPE_CHECKING:
@@ -42,12 +43,11 @@ EFFECTS = {
 # Not characters: XML must not have them.
 _NO_CHARACTER = re.compile("[\ufffe\uffff]")
 # A character of a script without spaces, a word, space, or punctuation.
-_UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff"
-_TOKEN = re.compile(rf"[{_UNSPACED}]|[^\s!-/:-@\[-`{{-~{_UNSPACED}]+|\s+|.", re.DOTALL)
+_TOKEN = re.compile(rf"[{UNSPACED}]|[^\s!-/:-@\[-`{{-~{UNSPACED}]+|\s+|.", re.DOTALL)
 
 
 class Piece(NamedTuple):
-    """A piece of a text."""
+    """A piece of a text, and whether the other text differs there."""
 
     text: str
     differs: bool

@@ -23,12 +23,7 @@ TURNS_LENGTH = 12_000
 
 
 class Rubric(NamedTuple):
-    """
-    What a judge checks.
-
-    :param text: When an answer passes.
-    :param needs: Expectation without which the rubric is not applicable; None if it needs none.
-    """
+    """When an answer passes, and the expectation without which that cannot be said."""
 
     name: str
     text: str

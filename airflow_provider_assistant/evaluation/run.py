@@ -42,14 +42,10 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationJob:
     """
-    What to evaluate, and how.
+    What to evaluate, and how: see the parameters of the operator.
 
-    :param cases: The answers with what is expected of them.
-    :param folder: Where the files are written.
-    :param baseline: ``previous``, the path of an evaluation's folder, or None.
     :param run: Ids and times of the task instance.
     :param site: Id of the site that answered; None if not known.
-    :param judges: Needed if a scorer is a judge.
     """
 
     name: str

@@ -35,7 +35,7 @@ class Scorer:
     """
     A scorer, a column of the matrix.
 
-    :param score: Function that scores an answer; it returns None if the scorer is not applicable. A judge has none.
+    :param score: Returns None if the scorer is not applicable. A judge has no function.
     :param expectation: Column of the golden set that the scorer needs; None if it needs none.
     :param is_measured: Whether every answer should have a value, such as its latency.
     """

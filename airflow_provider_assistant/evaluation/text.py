@@ -16,17 +16,17 @@ from urllib.parse import unquote
 REGEX = "regex:"
 ALTERNATIVE = "||"
 # Scripts without spaces between words: Thai, Lao, Tibetan, Myanmar, Khmer, Chinese and Japanese.
-_UNSPACED = (
+UNSPACED = (
     "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u19e0-\u19ff\ua9e0-\ua9ff\uaa60-\uaa7f\u2e80-\u2fdf\u3005-\u3007"
     "\u3021-\u3029\u3031-\u303c\u3040-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U0001b000-\U0001b16f\U00020000-\U0003ffff"
 )
 # A letter or a digit of a script with spaces, and what shows before and after a phrase that it is only a part.
-_LETTER = re.compile(rf"[^\W{_UNSPACED}]")
-_ENDING = re.compile(rf"[^\W{_UNSPACED}]|'t(?!\w)")
+_LETTER = re.compile(rf"[^\W{UNSPACED}]")
+_ENDING = re.compile(rf"[^\W{UNSPACED}]|'t(?!\w)")
 _NUMBER_BEFORE, _NUMBER_AFTER = re.compile(r"\d[.,]\Z"), re.compile(r"[.,]\d")
 # A character with its marks in a script without spaces, a word in others.
-_TOKEN = re.compile(rf"[{_UNSPACED}][^\w\s]*|[^\s{_UNSPACED}]+")
+_TOKEN = re.compile(rf"[{UNSPACED}][^\w\s]*|[^\s{UNSPACED}]+")
 _ARTICLES = frozenset(("a", "an", "the"))
 _ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
 # One spelling of apostrophes, quotation marks and dashes, and no Markdown emphasis or code.
