@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,11 +32,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pydantic_ai import Agent, RunUsage, UsageLimits
 
-# Consecutive requests without a reply after which the model counts as away.
-BREAKER = 10
 # Refusals of single answers, with no verdict before, after which the host is expected to refuse all of them.
 REFUSALS = 5
-# Seconds before the requests that got no reply are sent again.
+# Seconds before a request that got no reply is sent again. After the last one, the model counts as away.
 WAITS = (5.0, 20.0, 60.0)
 # Seconds between two writes of the file of verdicts; more if a write takes long, because it writes the whole file.
 SAVE_EVERY, SAVE_SHARE = 1.0, 0.1
@@ -117,8 +115,9 @@ class Verdicts:
         """Name of the model, with its vendor."""
         self._known: dict[str, Judgement] = {}
         self._scorers: dict[str, str] = {}
-        self._breaker = CircuitBreaker(BREAKER)
-        self._judged = self._refused = self._failures = 0
+        # Opened by the first error that ends all requests.
+        self._breaker = CircuitBreaker(limit=1)
+        self._judged = self._refused = 0
 
     async def ask(
         self, tasks: Iterable[Task], saved: pa.Table | None = None, save: Callable[[pa.Table], object] = lambda _: None
@@ -137,9 +136,10 @@ class Verdicts:
         needed = {task.content_hash(self.model): task for task in tasks if task.is_applicable}
         self._scorers = {content_hash: task.rubric.scorer for content_hash, task in needed.items()}
         log.info("The judges give %s; %d are known.", counted(len(needed), "verdict"), len(self._known.keys() & needed))
+        missing = [task for content_hash, task in needed.items() if content_hash not in self._known]
         saving = asyncio.create_task(self._keep_saving(save))
         try:
-            await self._ask_in_rounds(needed)
+            await self._ask_all(missing)
         finally:
             saving.cancel()
             if self._judged:
@@ -182,35 +182,38 @@ class Verdicts:
         known = [self._known[one] for one in self._known.keys() & self._scorers if scorer in {None, self._scorers[one]}]
         return sum(one.input_tokens for one in known), sum(one.output_tokens for one in known)
 
-    async def _ask_in_rounds(self, needed: Mapping[str, Task]) -> None:
-        """Ask for all verdicts, and after growing waits again for those that got no reply."""
+    async def _ask_all(self, missing: list[Task]) -> None:
         from pydantic_ai import RunUsage, UsageLimits
 
         # One count for all requests, so that the limit is that of the evaluation.
         input_tokens, output_tokens = self._tokens()
         usage = RunUsage(input_tokens=input_tokens, output_tokens=output_tokens)
         limits = UsageLimits(request_limit=None, total_tokens_limit=self._options.max_judge_tokens)
-        for wait in (0.0, *WAITS):
-            missing = [task for content_hash, task in needed.items() if content_hash not in self._known]
-            if not missing or self._breaker.is_open:
-                return
-            await asyncio.sleep(wait)
-            self._failures = 0
-            if not self._judged:
-                # What all requests would get costs one of them.
-                await self._ask_one(missing.pop(0), usage, limits)
-            await for_each(
-                missing,
-                lambda task: self._ask_one(task, usage, limits),
-                max_concurrency=self._options.max_concurrency,
-                breaker=self._breaker,
-                on_error=lambda _task, error: self.end(error),
-            )
-        lost = len(needed.keys() - self._known)
-        if lost:
-            self.end(_away(f"the model gave no reply about {counted(lost, 'answer')}"))
 
-    async def _ask_one(self, task: Task, usage: RunUsage, limits: UsageLimits) -> None:
+        async def ask(task: Task) -> None:
+            reason = ""
+            for wait in (0.0, *WAITS):
+                await asyncio.sleep(wait)
+                if self._breaker.is_open:
+                    return
+                reason = await self._ask_once(task, usage, limits)
+                if not reason:
+                    return
+            self.end(_away(f"the model gave no reply: {reason}"))
+
+        for first in missing[:1]:
+            # What all requests would get costs one of them.
+            await ask(first)
+        await for_each(
+            missing[1:],
+            ask,
+            max_concurrency=self._options.max_concurrency,
+            breaker=self._breaker,
+            on_error=lambda _task, error: self.end(error),
+        )
+
+    async def _ask_once(self, task: Task, usage: RunUsage, limits: UsageLimits) -> str:
+        """Ask for a verdict. Return why there was no reply; an empty text if there was one."""
         from pydantic_ai import UnexpectedModelBehavior, UsageLimitExceeded
         from pydantic_ai.exceptions import ModelHTTPError, UserError
 
@@ -236,7 +239,7 @@ class Verdicts:
                 if not self._judged and self._refused >= REFUSALS:
                     self.end(refused(f"the host of the model refuses every request: {reason}"))
             else:
-                self._missed(reason)
+                return reason
         else:
             # The usage of the run is that of all runs, so each verdict counts its own messages.
             spent = [message.usage for message in run.new_messages() if message.kind == "response"]
@@ -247,13 +250,7 @@ class Verdicts:
                 output_tokens=sum(part.output_tokens for part in spent),
             )
             self._judged += 1
-            self._failures = 0
-
-    def _missed(self, reason: str) -> None:
-        """Take note of a request without a reply: it is sent again, unless the model seems to be away."""
-        self._failures += 1
-        if self._failures >= max(BREAKER, self._options.max_concurrency):
-            self.end(_away(f"{counted(self._failures, 'request')} in a row got no reply of the model: {reason}"))
+        return ""
 
     async def _keep_saving(self, save: Callable[[pa.Table], object]) -> None:
         """Save the verdicts as they arrive. The event loop waits for a write, but only a small part of the time."""

@@ -96,13 +96,13 @@ def test_a_reply_that_is_no_verdict_is_asked_for_again_and_then_an_error(reply):
 
 
 def test_a_request_that_fails_is_sent_again():
-    random_faults = random.Random(4)
-    faults = [ModelAPIError("m", "reset"), ModelHTTPError(503, "m"), ModelHTTPError(429, "m"), OSError("no route")]
-    model = Model(lambda number, answer: random_faults.choice([None, *faults]) if number < 20 else None)
+    faults = [ModelAPIError("m", "reset"), ModelHTTPError(503, "m"), ModelHTTPError(429, "m")]
+    chance = random.Random(4)
+    model = Model(lambda number, answer: chance.choice([None, *faults]) if chance.random() < 0.3 else None)
     judge = judge_of(model)
-    found = tasks(*["1"] * 20)
+    found = tasks(*["1"] * 100)
     simulated(judge.ask(found))
-    assert scores(judge, found) == [1] * 20
+    assert scores(judge, found) == [1] * 100
 
 
 @pytest.mark.promise("evaluation", "A judge that is away ends the task and keeps its verdicts.")
@@ -110,7 +110,7 @@ def test_a_model_that_is_away_ends_the_task_and_keeps_its_verdicts():
     tables = []
     model = Model(lambda number, answer: away(number, answer) if number >= 30 else None)
     found = tasks(*["1"] * 100)
-    with pytest.raises(AssistantIncompleteError, match=r"in a row got no reply .* connection refused") as raised:
+    with pytest.raises(AssistantIncompleteError, match="no reply: .*connection refused") as raised:
         simulated(judge_of(model, max_concurrency=4).ask(found, save=tables.append))
     assert "a retry asks only for the others" in str(raised.value)
     assert len(model.asked) < 60
@@ -123,9 +123,9 @@ def test_a_model_that_is_away_ends_the_task_and_keeps_its_verdicts():
 
 
 def test_few_answers_without_a_reply_are_not_scored_as_wrong():
-    """An outage that is shorter than the circuit breaker needs, but outlasts the waits."""
+    """One that never gets a reply ends the task."""
     model = Model(lambda number, answer: away(number, answer) if answer == "0" else None)
-    with pytest.raises(AssistantIncompleteError, match="no reply about 1 answer"):
+    with pytest.raises(AssistantIncompleteError, match="the model gave no reply"):
         simulated(judge_of(model).ask(tasks("1", "0")))
 
 
