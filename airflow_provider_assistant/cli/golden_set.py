@@ -7,7 +7,7 @@ import argparse
 from airflow_provider_assistant.cli.golden_input import check_tags, read_gate, read_golden
 from airflow_provider_assistant.cli.output import BAD, GOOD, Console
 from airflow_provider_assistant.cli.runner import OK, WRONG, command
-from airflow_provider_assistant.evaluation.golden_check import GoldenSetFinding, check_golden_set
+from airflow_provider_assistant.evaluation.golden_check import check_golden_set
 
 # Most findings in the text output. The JSON output has all of them.
 SHOWN = 50
@@ -23,9 +23,8 @@ def check(out: Console, args: argparse.Namespace) -> int:
     findings = list(check_golden_set(cases))
     out.result([finding._asdict() for finding in findings])
     if findings:
-        out.table(
-            GoldenSetFinding._fields, [(one.finding, str(one.row), one.key, one.reason) for one in findings[:SHOWN]]
-        )
+        shown = [(one.finding, one.rows[0], one.keys[0], one.reason) for one in findings[:SHOWN]]
+        out.table(("finding", "row", "key", "reason"), shown)
     if len(findings) > SHOWN:
         out.line(f"… and {len(findings) - SHOWN} more")
     out.line(f"questions: {len(cases)}, findings: {len(findings)}", BAD if findings else GOOD)

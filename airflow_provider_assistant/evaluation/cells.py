@@ -6,7 +6,7 @@ import difflib
 import json
 import re
 import unicodedata
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from decimal import Decimal
 from typing import Any
 
@@ -57,30 +57,28 @@ def as_answers(value: Any) -> tuple[str, ...]:
 
 def as_phrases(value: Any) -> tuple[str, ...]:
     """Return the phrases of a cell, for :func:`.has_phrase`."""
-    phrases = as_list(value)
-    for phrase in phrases:
-        if problem := fault(phrase):
-            raise ValueError(problem)
-    return phrases
+    return _checked(as_list(value), fault)
 
 
 def as_addresses(value: Any) -> tuple[str, ...]:
-    """Return the addresses of a cell."""
-    addresses = as_list(value)
-    for address in addresses:
-        if not is_address(address):
-            # It would never be found.
-            raise ValueError(f"{address!r} is not an address; write one per line")
-    return addresses
+    """Return the addresses of a cell. What is no address would never be found."""
+    return _checked(
+        as_list(value), lambda text: None if is_address(text) else f"{text!r} is not an address; write one per line"
+    )
 
 
 def as_tags(value: Any) -> tuple[str, ...]:
     """Return the tags of a cell."""
-    tags = as_list(value)
-    for tag in tags:
-        if set(tag) & set("|[]"):
-            raise ValueError(f"{tag!r}: write one tag per line, without | and brackets")
-    return tags
+    return _checked(
+        as_list(value),
+        lambda tag: f"{tag!r}: write one tag per line, without | and brackets" if set(tag) & set("|[]") else None,
+    )
+
+
+def _checked(texts: tuple[str, ...], problem_of: Callable[[str], str | None]) -> tuple[str, ...]:
+    for problem in filter(None, map(problem_of, texts)):
+        raise ValueError(problem)
+    return texts
 
 
 def _json_list(text: str) -> tuple[str, ...]:

@@ -121,9 +121,7 @@ class Figures:
 
     def by_unit(self, scores: Scores, name: str, tag: str | None = None) -> Weighted:
         """Return the values of a figure in this run or an earlier one, by question or conversation."""
-        if name == PASS_RATE and self.criteria.pass_if:
-            return scores.units_passed(self.criteria.pass_if, tag)
-        return scores.by_unit(name, tag)
+        return scores.by_unit(name, tag, self.criteria.pass_if)
 
     def _matrix(self, runs: Sequence[Earlier], name: str, tag: str | None = None) -> Floats:
         """Return the values of a figure in earlier runs, a row per run."""

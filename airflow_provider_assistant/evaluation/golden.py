@@ -163,7 +163,7 @@ def _golden_rows(expectations: pa.Table | None, names: Sequence[str]) -> dict[st
             field="expectations",
         )
     rows = list(_keyed(expectations, names, "expectations"))
-    _check_repeated((key for key, _row in rows), "expectations")
+    _check_repeated(((key, 1) for key, _row in rows), "expectations")
     return dict(rows)
 
 
@@ -194,32 +194,21 @@ def _keyed(table: pa.Table, names: Sequence[str], what: str) -> Iterable[tuple[s
     """Yield the rows with their keys in readable form."""
     missing = [name for name in names if name not in table.column_names]
     if missing or not names:
-        raise AssistantInputError(
-            f"{what} have no column {_listed(missing)}, only {_listed(table.column_names)}",
-            todo="Give key_columns the columns that identify a question, in answers and in expectations.",
-            field="key_columns",
-        )
+        raise _wrong_keys(f"{what} have no column {_listed(missing)}, only {_listed(table.column_names)}")
     columns = [key_column(table.column(name).to_pylist())[0] for name in names]
     keys = list(zip(*columns, strict=True))
     without_key = [position for position, parts in enumerate(keys, 1) if None in parts]
     if without_key:
-        raise AssistantInputError(
-            f"{what}: {_listed(names)} is empty in {counted(len(without_key), 'row')}, such as number "
-            f"{_listed(without_key)}",
-            field="key_columns",
-        )
+        rows = f"{counted(len(without_key), 'row')}, such as number {_listed(without_key)}"
+        raise _wrong_keys(f"{what}: {_listed(names)} is empty in {rows}")
     for parts, row in zip(keys, table.to_pylist(), strict=True):
         yield key_label(names, parts), row
 
 
-def _check_repeated(keys: Iterable[str], what: str) -> None:
-    repeated = [key for key, count in Counter(keys).items() if count > 1]
+def _check_repeated(identities: Iterable[tuple[str, int]], what: str) -> None:
+    repeated = [key for (key, _repetition), count in Counter(identities).items() if count > 1]
     if repeated:
-        raise AssistantInputError(
-            f"{what}: {counted(len(repeated), 'duplicate key')}, such as {_listed(repeated)}",
-            todo="Give key_columns the columns that identify a question.",
-            field="key_columns",
-        )
+        raise _wrong_keys(f"{what}: {counted(len(repeated), 'duplicate key')}, such as {_listed(repeated)}")
 
 
 def _check_repetitions(cases: Sequence[Case]) -> None:
@@ -229,22 +218,16 @@ def _check_repetitions(cases: Sequence[Case]) -> None:
                 f"question {case.key!r}: repetition is {case.repetition:,}, of {counted(len(cases), 'answer')} in all",
                 field="repetition",
             )
-    by_repetition = defaultdict(list)
-    for case in cases:
-        by_repetition[case.repetition].append(case.key)
-    for keys in by_repetition.values():
-        _check_repeated(keys, "answers")
+    _check_repeated((case.identity for case in cases), "answers")
 
 
 def _check_pair(cases: Sequence[Case], golden: Mapping[str, Mapping[str, Any]]) -> None:
     """Check that the golden set belongs to the answers."""
     asked = dict.fromkeys(case.key for case in cases)
     if not asked.keys() & golden.keys():
-        raise AssistantInputError(
+        raise _wrong_keys(
             f"answers and expectations have no key in common: {_listed(asked)} in the answers, "
-            f"{_listed(golden)} in the expectations",
-            todo="Give key_columns the columns that identify a question.",
-            field="key_columns",
+            f"{_listed(golden)} in the expectations"
         )
     differing: dict[str, None] = {}
     for case in cases:
@@ -282,6 +265,11 @@ def _with_transcripts(cases: Sequence[Case]) -> list[Case]:
             completed[position] = replace(case, conversation=first, transcript=tuple(before), row=row)
             before.append((case.message, case.answer))
     return completed
+
+
+def _wrong_keys(happened: str) -> AssistantInputError:
+    todo = "Give key_columns the columns that identify a question, in answers and in expectations."
+    return AssistantInputError(happened, todo=todo, field="key_columns")
 
 
 def _listed(values: Iterable[Any]) -> str:

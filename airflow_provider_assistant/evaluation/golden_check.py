@@ -14,15 +14,11 @@ _QUOTED = 60
 
 
 class GoldenSetFinding(NamedTuple):
-    """
-    Something in a golden set that a person should look at.
-
-    :param row: Number of its row, from 1.
-    """
+    """Something in a golden set that a person should look at, with the keys and the numbers of the rows, from 1."""
 
     finding: Literal["no_expectation", "contradiction"]
-    row: int
-    key: str
+    keys: tuple[str, ...]
+    rows: tuple[int, ...]
     reason: str
 
 
@@ -30,9 +26,10 @@ def check_golden_set(cases: Sequence[Case]) -> Iterator[GoldenSetFinding]:
     """Yield what a person should look at, in the order of the rows."""
     for row, case in enumerate(cases, 1):
         if all(getattr(case, name) in {None, ()} for name in _EXPECTATIONS):
-            yield GoldenSetFinding("no_expectation", row, case.key, f"none of {', '.join(_EXPECTATIONS)} is given")
+            reason = f"none of {', '.join(_EXPECTATIONS)} is given"
+            yield GoldenSetFinding("no_expectation", (case.key,), (row,), reason)
         for reason in _contradictions(case):
-            yield GoldenSetFinding("contradiction", row, case.key, reason)
+            yield GoldenSetFinding("contradiction", (case.key,), (row,), reason)
 
 
 def _contradictions(case: Case) -> Iterator[str]:

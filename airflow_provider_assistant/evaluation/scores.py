@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.evaluation.arrays import Bools, Floats, Integers, Weighted, np
-from airflow_provider_assistant.evaluation.rules import COVERAGE, LATENCY, Condition
+from airflow_provider_assistant.evaluation.rules import COVERAGE, LATENCY, PASS_RATE, Condition
 from airflow_provider_assistant.evaluation.runs import COLUMNS
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.texts import storable
@@ -103,7 +103,7 @@ class Scores:
         is_judged &= self.is_answered
         return np.where(fails & is_judged, 0.0, np.where(is_judged & ~lacks_measure, 1.0, np.nan))
 
-    def units_passed(self, pass_if: Condition, tag: str | None = None) -> Weighted:
+    def _units_passed(self, pass_if: Condition, tag: str | None = None) -> Weighted:
         """
         Return the share of its judged repetitions in which each unit passes.
 
@@ -123,14 +123,17 @@ class Scores:
         has_tag = np.bincount(questions.unit_of, weights=questions.with_tag(tag), minlength=len(questions.units)) > 0
         return np.where(has_tag, shares, np.nan), np.ones(len(shares))
 
-    def by_unit(self, figure: str, tag: str | None = None) -> Weighted:
+    def by_unit(self, figure: str, tag: str | None = None, pass_if: Condition | None = None) -> Weighted:
         """
-        Return the coverage, the latency or the scores by one scorer of each unit.
+        Return the values of a figure, one of each unit.
 
         A question has the mean of its repetitions, and a conversation the weighted mean of its questions.
 
         :param tag: Only questions with this tag. Default: all.
+        :param pass_if: The condition of the pass rate.
         """
+        if figure == PASS_RATE and pass_if:
+            return self._units_passed(pass_if, tag)
         questions = self.questions
         column, weights = self.seconds, questions.weights
         if figure == COVERAGE:

@@ -26,7 +26,7 @@ def test_findings_are_listed(cli, golden, tmp_path):
     check = ("golden-set", "check", golden, "--csv-option", "delimiter=;", "--column", "message=question")
     ran = cli(*check, "--gate", gate, "-o", "json")
     assert ran.code == 1, ran.err
-    assert [(one["finding"], one["row"], one["key"]) for one in ran.json] == [
+    assert [(one["finding"], *one["rows"], *one["keys"]) for one in ran.json] == [
         ("no_expectation", 2, "2"),
         ("contradiction", 3, "3"),
         ("contradiction", 3, "3"),
