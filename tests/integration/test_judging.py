@@ -113,24 +113,6 @@ def test_a_wrong_key_ends_the_task_and_is_not_in_the_message(judge, tmp_path, mo
     assert "summary.json" not in files_below(tmp_path)
 
 
-@pytest.mark.promise("evaluation", "A judge decides only above the agreement with people, by the lower end of it.")
-def test_a_judge_decides_after_it_has_agreed_with_people(judge, tmp_path):
-    """Few labels that agree as much prove nothing."""
-    gate = [AGREES, "judge.correctness >= 0.4"]
-    passes = "judge.correctness >= 0.5"
-    rows = labelled(200, wrong=4)
-    head = evaluate(judging(tmp_path / "many", rows, gate=gate, pass_if=passes))
-    assert head["verdict"] == "passed", head
-    agreed = summary_of(head)["scorers"]["judge.correctness"]["agreement"]
-    assert agreed["labels"] == 200
-    assert 0.6 <= agreed["low"] < agreed["kappa"]
-    few = judging(tmp_path / "few", labelled(20, wrong=1), gate=gate, pass_if=passes, on_fail="report")
-    summary = summary_of(evaluate(few))
-    agreed = summary["scorers"]["judge.correctness"]["agreement"]
-    assert agreed["low"] < 0.6 < agreed["kappa"]
-    assert [rule["verdict"] for rule in summary["gate"]["rules"]] == ["failed", "not_judged"]
-
-
 def _evaluate_slowly(folder, connection):
     os.environ[CONNECTION] = connection
     evaluate(judging(folder, labelled(400), judge={"max_concurrency": 4}))

@@ -8,7 +8,7 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 from airflow_provider_assistant.evaluation.golden import Case
 from airflow_provider_assistant.evaluation.judge import Judge
 from airflow_provider_assistant.evaluation.rules import Condition, Rule, Term
-from airflow_provider_assistant.exceptions import AssistantIncompleteError, AssistantInputError
+from airflow_provider_assistant.exceptions import AssistantInputError
 from tests.judge import Judge as Host
 from tests.unit.evaluation.judges import Model
 
@@ -74,14 +74,6 @@ def test_a_connection_that_cannot_be_used_is_refused_before_anything_is_asked(ho
     Judge(None, ["equal"]).check([case(0)])
 
 
-def test_a_cancelled_judge_asks_nothing(host, saved):
-    judge = Judge(None, [CORRECTNESS])
-    judge.cancel()
-    with pytest.raises(AssistantIncompleteError, match="stopped from outside"):
-        judge.judge([case(0)], saved)
-    assert host.asked == []
-
-
 def labelled_by(model, cases, saved, terms=(), options=None, scorers=("judge.friendly",)):
     options = {
         "rubrics": {name.removeprefix("judge."): "The answer is friendly." for name in scorers},
@@ -96,6 +88,7 @@ def scored(key, answer, **row):
     return Case(key, key, answer, row=row)
 
 
+@pytest.mark.promise("evaluation", "The agreement of a judge with people is measured on what decides.")
 def test_agreement_is_measured_on_the_score_and_on_the_condition_that_decides(saved):
     """Fault: a judge that says pass with a score of 0.2 agreed, and the gate decided on the score."""
     cases = [scored(f"q{number}", "0.2" if number % 2 else "0", human=bool(number % 2)) for number in range(40)]

@@ -110,7 +110,7 @@ def test_a_model_that_is_away_ends_the_task_and_keeps_its_verdicts():
     tables = []
     model = Model(lambda number, answer: away(number, answer) if number >= 30 else None)
     found = tasks(*["1"] * 100)
-    with pytest.raises(AssistantIncompleteError, match="no reply: .*connection refused") as raised:
+    with pytest.raises(AssistantIncompleteError, match=r"no reply: .*connection refused") as raised:
         simulated(judge_of(model, max_concurrency=4).ask(found, save=tables.append))
     assert "a retry asks only for the others" in str(raised.value)
     assert len(model.asked) < 60
@@ -120,13 +120,6 @@ def test_a_model_that_is_away_ends_the_task_and_keeps_its_verdicts():
     simulated(judge.ask(found, tables[-1]))
     assert len(model.asked) == 70
     assert scores(judge, found) == [1] * 100
-
-
-def test_few_answers_without_a_reply_are_not_scored_as_wrong():
-    """One that never gets a reply ends the task."""
-    model = Model(lambda number, answer: away(number, answer) if answer == "0" else None)
-    with pytest.raises(AssistantIncompleteError, match="the model gave no reply"):
-        simulated(judge_of(model).ask(tasks("1", "0")))
 
 
 def test_verdicts_are_saved_while_others_are_asked_for():

@@ -194,29 +194,7 @@ def test_three_files_say_the_same(operator, tmp_path):
     }
 
 
-def test_expectations_may_come_from_elsewhere(evaluate, tmp_path):
-    answers = [{name: row[name] for name in ("key", "message", "answer", "status", "error")} for row in good(3)]
-    pq.write_table(pa.Table.from_pylist(answers), tmp_path / "answers.parquet")
-    (tmp_path / "golden.csv").write_text(
-        'key,expected,tags\nq00,In five days.,"a\nb"\nq01,Never.,a\nq02,In five days.,\n'
-    )
-    head = evaluate(str(tmp_path / "answers.parquet"), expectations=str(tmp_path / "golden.csv"))
-    assert head["means"]["exact_match"] == pytest.approx(2 / 3)
-    assert summary_of(head).tags["a"] == 2
-
-
 # -- retries and kills -----------------------------------------------------------------------------
-
-
-def test_a_retry_writes_the_same_bytes(operator, tmp_path):
-    arguments = {"gate": ["token_f1 drop <= 0.1"], "baseline": "previous", "lake_path": str(tmp_path / "lake")}
-    tomorrow = NIGHT + timedelta(days=1)
-    execute(operator(good(), **arguments))
-    execute(operator(good(), **arguments), moment=tomorrow)
-    first = files(tmp_path)
-    assert len(first) == 10
-    execute(operator(good(), **arguments), moment=tomorrow)
-    assert files(tmp_path) == first
 
 
 def killed(at, folder, arguments):
@@ -320,31 +298,6 @@ def test_task_state_summary_report_and_xcom_agree(on_fail, answers, judged, behi
 # -- the baseline ----------------------------------------------------------------------------------
 
 DROP = {"gate": ["token_f1 drop <= 0.02"], "baseline": "previous"}
-
-
-@pytest.mark.promise("evaluation", "A night is compared with the last good night before it of the same name.")
-def test_which_earlier_run_is_the_baseline(evaluate):
-    evaluate(good(), name="other", night=-2)
-    first = evaluate(good(), **DROP)
-    assert first["baseline"] is None, "evaluations of another name are none"
-    by_hand = evaluate(good(), night=0.5, run_id="manual__anything", **DROP)
-    assert by_hand["baseline"] == folder_of(first)
-    about = summary_of(by_hand).earlier
-    assert (about.path, about.name, about.run_id, about.asked_at) == (
-        folder_of(first),
-        "nightly.judge",
-        "scheduled__2026-11-21T00:00:00+00:00",
-        NIGHT.isoformat(),
-    )
-    for night in (1, 2):
-        failed = evaluate(worse(), night=night, **DROP, on_fail="report")
-        assert (failed["verdict"], failed["baseline"]) == ("failed", folder_of(by_hand))
-    with pytest.raises(AssistantGateFailedError, match=r"token_f1 fell by 1\.0000"):
-        evaluate(worse(), night=2, **DROP)
-    ended = evaluate(good(), night=3, **DROP)
-    Path(ended["summary_path"]).unlink()
-    assert evaluate(good(), night=4, **DROP)["baseline"] == folder_of(by_hand), "night 3 did not come to its end"
-    assert evaluate(good(), night=0.5, run_id="manual__anything", **DROP)["baseline"] == folder_of(first)
 
 
 @pytest.mark.promise("evaluation", "A loss on purpose is accepted by the path that the error of the red gate names.")
