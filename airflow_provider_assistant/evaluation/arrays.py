@@ -14,10 +14,8 @@ except ImportError as error:
         "numpy is not installed", todo="Run pip install 'airflow-provider-assistant[evaluation]'."
     ) from error
 
-__all__ = ["Bools", "Floats", "Integers", "Weighted", "np"]
+__all__ = ["Bools", "Floats", "Integers", "np"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
-# Values, NaN: none, and their weights.
-Weighted: TypeAlias = tuple[Floats, Floats]

@@ -116,7 +116,7 @@ def _variance(values: Floats, largest: float) -> float:
     :param largest: Size of a change if no question ever changed.
     """
     deviations = values - np.nanmean(values, axis=0)
-    deviations -= np.nanmean(deviations, axis=1, keepdims=True)
+    deviations -= _means(deviations.T)[:, None]
     runs, questions = values.shape
     freedom = max(np.isfinite(values).sum() - questions - (runs - 1), 1)
     changes = np.abs(np.diff(values, axis=0))

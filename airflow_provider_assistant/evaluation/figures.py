@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from airflow_provider_assistant.evaluation.arrays import Floats, Weighted, np
+from airflow_provider_assistant.evaluation.arrays import Floats, np
 from airflow_provider_assistant.evaluation.compare import change, newly_failing, worse_questions
 from airflow_provider_assistant.evaluation.rules import (
     AGREEMENT,
@@ -25,7 +25,7 @@ from airflow_provider_assistant.evaluation.summary import Agreement, Change, Dec
 if TYPE_CHECKING:
     from airflow_provider_assistant.evaluation.runs import EarlierRun
     from airflow_provider_assistant.evaluation.scorers import Scorer
-    from airflow_provider_assistant.evaluation.scores import Scores
+    from airflow_provider_assistant.evaluation.scores import Column, Scores
 
 
 class Earlier(NamedTuple):
@@ -90,8 +90,8 @@ class Figures:
         """The questions and conversations of which a repetition does not pass; None without a condition."""
         if self.criteria.pass_if is None:
             return None
-        passed, _ = self.by_unit(self.scores, PASS_RATE)
-        return [key for key, share in zip(self.scores.questions.units, passed.tolist(), strict=True) if share < 1]
+        passed = self.by_unit(self.scores, PASS_RATE).values.tolist()
+        return [key for key, share in zip(self.scores.questions.units, passed, strict=True) if share < 1]
 
     @cached_property
     def newly_failing(self) -> list[str] | None:
@@ -99,7 +99,7 @@ class Figures:
         runs = [one for one in self._runs_with(PASS_RATE) if one.run.is_compared]
         if self.criteria.pass_if is None or not runs:
             return None
-        now, _ = self.by_unit(self.scores, PASS_RATE)
+        now = self.by_unit(self.scores, PASS_RATE).values
         return newly_failing(self.scores.questions.units, now, self._matrix(runs, PASS_RATE))
 
     def losses(self, rule: Rule) -> list[Deciding]:
@@ -107,7 +107,7 @@ class Figures:
         runs = [one for one in self._runs_with(rule.base) if one.run.is_compared]
         if not runs:
             return []
-        now, _ = self.by_unit(self.scores, rule.base, rule.tag)
+        now = self.by_unit(self.scores, rule.base, rule.tag).values
         return worse_questions(
             self.scores.questions.units,
             now,
@@ -119,26 +119,26 @@ class Figures:
         """Return whether a higher value of a figure is better."""
         return next((scorer.higher_is_better for scorer in self.scorers if scorer.name == name), True)
 
-    def by_unit(self, scores: Scores, name: str, tag: str | None = None) -> Weighted:
+    def by_unit(self, scores: Scores, name: str, tag: str | None = None) -> Column:
         """Return the values of a figure in this run or an earlier one, by question or conversation."""
         return scores.by_unit(name, tag, self.criteria.pass_if)
 
     def _matrix(self, runs: Sequence[Earlier], name: str, tag: str | None = None) -> Floats:
         """Return the values of a figure in earlier runs, a row per run."""
-        return np.array([self.by_unit(one.scores, name, tag)[0] for one in runs])
+        return np.array([self.by_unit(one.scores, name, tag).values for one in runs])
 
     def _figure(self, name: str, tag: str | None, *, with_change: bool) -> Figure:
-        values, weights = self.by_unit(self.scores, name, tag)
+        values, weights, counts = self.by_unit(self.scores, name, tag)
         is_known = ~np.isnan(values)
-        is_expected = is_known
+        expected = counts.sum()
         if self.scores.measured & set(self.criteria.scorers_of(name)):
-            answered, _ = self.by_unit(self.scores, COVERAGE, tag)
-            is_expected = is_known | (answered == 1)
-        value = float(np.average(values[is_known], weights=weights[is_known])) if is_known.any() else None
+            # Every answer should have a measured value; a conversation is judged if all its turns are answered.
+            complete = self.by_unit(self.scores, COVERAGE, tag).values == 1
+            expected = (is_known | complete if name == PASS_RATE else self.scores.answered(tag)).sum()
         return Figure(
-            value=value,
-            count=int(is_known.sum()),
-            expected=int(is_expected.sum()),
+            value=float(np.average(values[is_known], weights=weights[is_known])) if is_known.any() else None,
+            count=int(counts.sum()),
+            expected=int(expected),
             change=self._change(name, tag) if with_change else None,
         )
 
@@ -147,7 +147,7 @@ class Figures:
         latest = next((one for one in runs if one.run.is_compared), None)
         if latest is None:
             return None
-        now, weights = self.by_unit(self.scores, name, tag)
+        now, weights, _ = self.by_unit(self.scores, name, tag)
         return change(
             now,
             self._matrix(runs, name, tag),

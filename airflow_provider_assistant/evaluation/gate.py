@@ -150,8 +150,8 @@ def _deciding(rule: Rule, figures: Figures) -> list[Deciding]:
     newly_failing = figures.newly_failing or []
     if rule.figure == NEWLY_FAILING:
         return [Deciding(key=key, value=0.0, before=1.0) for key in newly_failing]
-    values, _ = figures.by_unit(figures.scores, rule.base, rule.tag)
-    by_key = zip(figures.scores.questions.units, values.tolist(), strict=True)
+    values = figures.by_unit(figures.scores, rule.base, rule.tag).values.tolist()
+    by_key = zip(figures.scores.questions.units, values, strict=True)
     if rule.base in {PASS_RATE, COVERAGE}:
         before = dict.fromkeys(newly_failing, 1.0)
         failing = [Deciding(key=key, value=value, before=before.get(key)) for key, value in by_key if value < 1]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from airflow_provider_assistant.evaluation.arrays import Bools, Floats, Integers, Weighted, np
+from airflow_provider_assistant.evaluation.arrays import Bools, Floats, Integers, np
 from airflow_provider_assistant.evaluation.rules import COVERAGE, LATENCY, PASS_RATE, Condition
 from airflow_provider_assistant.evaluation.runs import COLUMNS
 from airflow_provider_assistant.exceptions import AssistantInputError
@@ -61,6 +61,19 @@ class Questions:
         return np.array([tag is None or tag in tags for tags in self.tags], dtype=bool)
 
 
+class Column(NamedTuple):
+    """
+    The values of a figure by unit; NaN: none.
+
+    :param weights: Weight of each unit in the mean.
+    :param counts: Number of its questions that have a value; 1 for the pass rate.
+    """
+
+    values: Floats
+    weights: Floats
+    counts: Integers
+
+
 @dataclass(frozen=True, slots=True)
 class Scores:
     """
@@ -103,7 +116,7 @@ class Scores:
         is_judged &= self.is_answered
         return np.where(fails & is_judged, 0.0, np.where(is_judged & ~lacks_measure, 1.0, np.nan))
 
-    def _units_passed(self, pass_if: Condition, tag: str | None = None) -> Weighted:
+    def _units_passed(self, pass_if: Condition, tag: str | None = None) -> Column:
         """
         Return the share of its judged repetitions in which each unit passes.
 
@@ -121,9 +134,10 @@ class Scores:
         verdicts = np.where(has_failed, 0.0, np.where(is_unknown, np.nan, 1.0))
         shares, _ = grouped(verdicts, pairs // most, len(questions.units))
         has_tag = np.bincount(questions.unit_of, weights=questions.with_tag(tag), minlength=len(questions.units)) > 0
-        return np.where(has_tag, shares, np.nan), np.ones(len(shares))
+        shares = np.where(has_tag, shares, np.nan)
+        return Column(shares, np.ones(len(shares)), (~np.isnan(shares)).astype(np.int64))
 
-    def by_unit(self, figure: str, tag: str | None = None, pass_if: Condition | None = None) -> Weighted:
+    def by_unit(self, figure: str, tag: str | None = None, pass_if: Condition | None = None) -> Column:
         """
         Return the values of a figure, one of each unit.
 
@@ -142,10 +156,17 @@ class Scores:
             column = self.values[figure]
         means, _ = grouped(column, self.question_of, len(questions.keys))
         tagged = np.where(questions.with_tag(tag), means, np.nan)
-        return grouped(tagged, questions.unit_of, len(questions.units), weights)
+        values, totals = grouped(tagged, questions.unit_of, len(questions.units), weights)
+        counts = np.bincount(questions.unit_of[~np.isnan(tagged)], minlength=len(questions.units))
+        return Column(values, totals, counts)
+
+    def answered(self, tag: str | None = None) -> Bools:
+        """Return which questions with a tag have an answer in a repetition."""
+        shares, _ = grouped(self.is_answered.astype(float), self.question_of, len(self.questions.keys))
+        return (shares > 0) & self.questions.with_tag(tag)
 
 
-def grouped(values: Floats, groups: Integers, size: int, weights: Floats | None = None) -> Weighted:
+def grouped(values: Floats, groups: Integers, size: int, weights: Floats | None = None) -> tuple[Floats, Floats]:
     """Return the weighted mean of the known values of each group, NaN without any, and their weight."""
     is_known = ~np.isnan(values)
     known_weights = np.ones(int(is_known.sum())) if weights is None else weights[is_known]

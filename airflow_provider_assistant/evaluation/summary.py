@@ -58,8 +58,7 @@ class Figure(Model):
     """
     A named number, such as ``token_f1[billing]`` or ``latency p95``.
 
-    :param count: Number of questions that it was computed from, a conversation once; of a quantile, of the answers; of
-        an agreement, of the labels.
+    :param count: Number of answers, questions or labels that it was computed from.
     :param expected: Number of these that should have had a value.
     """
 
