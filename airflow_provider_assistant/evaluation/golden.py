@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +23,7 @@ from airflow_provider_assistant.evaluation.cells import (
     is_blank,
 )
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.keys import key_column, key_label, key_names
+from airflow_provider_assistant.keys import hash_of, key_column, key_label, key_names
 from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
@@ -109,7 +108,7 @@ class Case:
             self.expect_no_answer,
             [message for message, _answer in self.transcript],
         ]
-        return hashlib.blake2b(json.dumps(content).encode(), digest_size=16).hexdigest()
+        return hash_of(json.dumps(content))
 
 
 # Columns that an evaluation reads.

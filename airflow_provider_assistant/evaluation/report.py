@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from difflib import SequenceMatcher
 from functools import cache
 from html import escape
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -83,7 +84,7 @@ def render(evaluation: Evaluation, *, files: str | None = "the folder of this fi
         owner=owner_tag(summary.run.get("dag_id") or ""),
         generator=GENERATOR,
         summary=summary,
-        word=_word(summary),
+        word=summary.gate.word.capitalize(),
         effect=_effect(summary),
         since=_since(summary, evaluation.trend),
         rules=sorted(summary.gate.rules, key=lambda rule: (rule.verdict != "failed", rule.verdict == "passed")),
@@ -180,14 +181,6 @@ def moment(value: str | None) -> str:
 # -- the head ------------------------------------------------------------------------------------------
 
 
-def _word(summary: Summary) -> str:
-    if summary.gate.verdict == "none":
-        return "Not judged"
-    if summary.gate.is_worse:
-        return "Worse"
-    return summary.gate.verdict.capitalize()
-
-
 def _effect(summary: Summary) -> str:
     """Return the number of rules by verdict, and what the verdict does."""
     gate = summary.gate
@@ -205,12 +198,9 @@ def _since(summary: Summary, trend: Sequence[Summary]) -> str | None:
     """Return since when the gate fails; None if it does not."""
     if summary.gate.verdict != "failed":
         return None
-    runs = [*trend, summary]
-    red = 0
-    while red < len(runs) and runs[-1 - red].gate.verdict == "failed":
-        red += 1
-    first = moment(runs[-red].asked_at)
-    return f"{first}, {counted(red, 'run')} in a row" if red > 1 else f"{first}, this run"
+    red = list(takewhile(lambda run: run.gate.verdict == "failed", [summary, *trend[::-1]]))
+    first = moment(red[-1].asked_at)
+    return f"{first}, {counted(len(red), 'run')} in a row" if len(red) > 1 else f"{first}, this run"
 
 
 def _loss(summary: Summary, tag: str) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -11,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from airflow_provider_assistant.evaluation.rules import JUDGE
 from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.keys import hash_of
 from airflow_provider_assistant.texts import shortened
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Rubric(NamedTuple):
 
     def fingerprint(self, model: str) -> str:
         """Return the hash of everything but the answer that a verdict depends on."""
-        return _hash([PROMPT_VERSION, model, self.text, self.needs])
+        return hash_of(json.dumps([PROMPT_VERSION, model, self.text, self.needs]))
 
 
 BUILT_IN = {
@@ -155,11 +155,7 @@ class Task(NamedTuple):
 
     def content_hash(self, model: str) -> str:
         """Return the hash of everything that the verdict depends on."""
-        return _hash([PROMPT_VERSION, model, self.rubric.text, self.prompt()])
-
-
-def _hash(content: list[Any]) -> str:
-    return hashlib.blake2b(json.dumps(content).encode(), digest_size=16).hexdigest()
+        return hash_of(json.dumps([PROMPT_VERSION, model, self.rubric.text, self.prompt()]))
 
 
 def _latest(turns: Sequence[tuple[str, str | None]]) -> list[dict[str, str | None]]:

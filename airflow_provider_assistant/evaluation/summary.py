@@ -162,6 +162,11 @@ class Gate(Model):
         return [rule for rule in self.rules if rule.verdict == "failed"]
 
     @property
+    def word(self) -> str:
+        """The verdict for people."""
+        return "worse" if self.is_worse else self.verdict.replace("none", "not judged")
+
+    @property
     def is_worse(self) -> bool:
         """Whether a comparison failed. Such a run is not compared with."""
         return any(rule.is_worse for rule in self.rules)
