@@ -14,8 +14,7 @@ from airflow_provider_assistant import lake
 from airflow_provider_assistant.asking.answers import SCOPE
 from airflow_provider_assistant.asking.state import BatchState, End
 from airflow_provider_assistant.erasure import retention
-from airflow_provider_assistant.evaluation.runs import COMPARED_RUNS
-from airflow_provider_assistant.evaluation.runs import RunFolder
+from airflow_provider_assistant.evaluation.runs import COMPARED_RUNS, RunFolder
 from airflow_provider_assistant.evaluation.summary import QuestionCounts, Summary
 from airflow_provider_assistant.lake.warehouse import duckdb_transaction
 from airflow_provider_assistant.loading.findings import Finding, FindingsFile
