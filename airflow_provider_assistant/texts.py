@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -125,6 +126,15 @@ def shortened(text: str, limit: int) -> str:
     if len(line) <= limit:
         return line
     return f"{line[: limit - 1].rstrip()}…"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the known name that is most similar, as the end of a message; empty if none is similar."""
+    # Airflow parses DAG files every few seconds, and hardly any has a misspelt name.
+    import difflib
+
+    close = difflib.get_close_matches(name, list(known), 1)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def time_of_day(moment: float) -> str:

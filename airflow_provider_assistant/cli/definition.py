@@ -211,7 +211,7 @@ COMMANDS = (
         subcommands=(
             _command(
                 "check",
-                "List repeated keys, missing expectations, contradictions and tags without questions",
+                "List missing expectations and contradictions, and refuse what evaluate would refuse",
                 Arg(("file",), metavar="FILE", help="the golden set: Parquet, CSV or JSON"),
                 *GOLDEN,
                 function="golden_set.check",
