@@ -29,6 +29,7 @@ from airflow_provider_assistant.hooks.task_parameters import (
     is_template,
     naming_task,
 )
+from airflow_provider_assistant.lake import datasets
 from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.names import task_name
 from airflow_provider_assistant.observability import metrics
