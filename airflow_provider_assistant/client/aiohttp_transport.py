@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_assistant.api.call import Call, Response, TransportFailure
+from airflow_provider_assistant.api.call import Call, Response
 from airflow_provider_assistant.client.connection_errors import HEAD_TOO_LARGE, MAX_HEAD_BYTES, failure
 from airflow_provider_assistant.client.network import Proxy, proxy_for, tls_context_of
 from airflow_provider_assistant.client.settings import ClientSettings
@@ -30,7 +30,7 @@ from airflow_provider_assistant.client.transport import (
     UploadForm,
     connect_timeout,
 )
-from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
 
 if TYPE_CHECKING:
     import aiohttp
@@ -67,7 +67,7 @@ class AiohttpTransport(AsyncTransport):
         # The open connections, and as many slots.
         self._pool: tuple[aiohttp.ClientSession, asyncio.Semaphore] | None = None
 
-    async def exchange(self, call: Call[Any]) -> Response | TransportFailure:
+    async def exchange(self, call: Call[Any]) -> Response | AssistantError:
         """Send a call once, see :meth:`.Transport.exchange`."""
         import aiohttp
 

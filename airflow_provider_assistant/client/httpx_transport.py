@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 
-from airflow_provider_assistant.api.call import Call, Response, TransportFailure
+from airflow_provider_assistant.api.call import Call, Response
 from airflow_provider_assistant.client.connection_errors import failure
 from airflow_provider_assistant.client.network import Proxy, proxy_for, tls_context_of
 from airflow_provider_assistant.client.settings import ClientSettings
@@ -28,6 +28,7 @@ from airflow_provider_assistant.client.transport import (
     UploadForm,
     connect_timeout,
 )
+from airflow_provider_assistant.exceptions import AssistantError
 
 _is_sending: ContextVar[bool] = ContextVar("is_sending", default=False)
 
@@ -126,7 +127,7 @@ class HttpxTransport(Transport):
         for _ in range(settings.max_concurrency):
             self._connections.put(None)
 
-    def exchange(self, call: Call[Any]) -> Response | TransportFailure:
+    def exchange(self, call: Call[Any]) -> Response | AssistantError:
         """Send a call once, see :meth:`.Transport.exchange`."""
         connection = self._connections.get()
         _is_sending.set(True)
@@ -140,7 +141,7 @@ class HttpxTransport(Transport):
             is_usable = connection is not None and not connection[0].is_closed
             self._connections.put(connection if is_usable else None)
 
-    def _exchange(self, http: httpx.Client, watch: Watch, call: Call[Any]) -> Response | TransportFailure:
+    def _exchange(self, http: httpx.Client, watch: Watch, call: Call[Any]) -> Response | AssistantError:
         settings = self._settings
         seconds = settings.timeout_of(call)
         headers = {"X-API-Key": settings.api_key}

@@ -8,7 +8,7 @@ from base64 import b64encode
 from dataclasses import replace
 from urllib.parse import quote
 
-from airflow_provider_assistant.api.call import Response, TransportFailure
+from airflow_provider_assistant.api.call import Response
 from airflow_provider_assistant.client.network import usable_proxy
 from airflow_provider_assistant.exceptions import AssistantError
 
@@ -56,22 +56,20 @@ class Redactor:
         # Longest first: a form may contain another one.
         self._forms = sorted(forms, key=len, reverse=True)
 
-    def outcome(self, outcome: Response | TransportFailure) -> Response | TransportFailure:
-        """Return an outcome without the secrets: in header values and body, or in the detail of a failure."""
+    def response(self, response: Response) -> Response:
+        """Return a response without the secrets in header values and body."""
         if not self._forms:
-            return outcome
-        if isinstance(outcome, TransportFailure):
-            return replace(outcome, detail=self.text(outcome.detail))
-        body = outcome.body
+            return response
+        body = response.body
         if b"\\u00" in body:
             body = _ESCAPE.sub(_unescaped, body)
-        if outcome.defect:
+        if response.defect:
             # The body may have been cut within a secret.
             body = body[: -len(self._forms[0])]
         for form in self._forms:
             body = body.replace(form.encode(), REDACTED.encode())
-        headers = {name: self.text(value) for name, value in outcome.headers.items()}
-        return replace(outcome, headers=headers, body=body)
+        headers = {name: self.text(value) for name, value in response.headers.items()}
+        return replace(response, headers=headers, body=body)
 
     def error(self, error: AssistantError) -> None:
         """Take the secrets out of the texts of an error."""

@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, Protocol
 
 from airflow_provider_assistant import __version__
-from airflow_provider_assistant.api.call import Call, Response, TransportFailure, Upload
+from airflow_provider_assistant.api.call import Call, Response, Upload
 from airflow_provider_assistant.client.settings import ClientSettings
+from airflow_provider_assistant.exceptions import AssistantError
 
 CONNECT_TIMEOUT_SECONDS = 10.0
 # Common servers close an idle connection after five seconds. A request that is written while the server closes the
@@ -39,7 +40,7 @@ PIECE_BYTES = 65_536
 class Transport(Protocol):
     """Send calls one at a time per thread, from any number of threads. Subclasses inherit :meth:`close`."""
 
-    def exchange(self, call: Call[Any]) -> Response | TransportFailure:
+    def exchange(self, call: Call[Any]) -> Response | AssistantError:
         """
         Send a call once and wait for its response.
 
@@ -55,7 +56,7 @@ class Transport(Protocol):
 class AsyncTransport(Protocol):
     """Send calls concurrently in one event loop. Subclasses inherit the other methods."""
 
-    async def exchange(self, call: Call[Any]) -> Response | TransportFailure:
+    async def exchange(self, call: Call[Any]) -> Response | AssistantError:
         """Send a call once, as :meth:`Transport.exchange` does."""
         ...
 

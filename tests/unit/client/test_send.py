@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.api.call import Response, TransportFailure, Upload
+from airflow_provider_assistant.api import endpoints, errors
+from airflow_provider_assistant.api.call import Response, Upload
 from airflow_provider_assistant.api.payloads import ChatMessage, QADocument
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.retry import Attempts, RetryPolicy
@@ -25,10 +25,12 @@ from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantAuthenticationError,
     AssistantBadRequestError,
+    AssistantConnectionError,
     AssistantError,
     AssistantGatewayError,
     AssistantRateLimitError,
     AssistantResponseError,
+    AssistantTimeoutError,
 )
 from tests.virtual_time import now, simulated
 from tests.wire import FakeTime, FunctionTransport, ScriptedAsyncTransport, ScriptedTransport
@@ -37,9 +39,9 @@ GET = endpoints.get_statistics("docs")
 POST = endpoints.create_qa_document("docs", QADocument(title="t", question="q", answer="a", category="c"))
 CHAT = endpoints.chat("docs", ChatMessage(session_id="s", message="m"))
 SUBMIT = endpoints.submit_chat("docs", ChatMessage(session_id="s", message="m"))
-UNSENT = TransportFailure("connection", "refused", sent=False)
-DROPPED = TransportFailure("connection", "dropped", sent=True)
-LATE = TransportFailure("timeout", "no complete answer within 30 s", sent=True)
+UNSENT = AssistantConnectionError("refused")
+DROPPED = AssistantConnectionError("dropped", maybe_done=True)
+LATE = AssistantTimeoutError("no complete answer within 30 s", maybe_done=True)
 PAGE = Response(404, {"content-type": "text/html"}, b"<html><title>Not here</title></html>")
 SETTINGS = ClientSettings("http://127.0.0.1:1/api/v1", "key-of-a-test/<&")
 
@@ -254,7 +256,7 @@ def test_sends_are_bounded_and_counted(outcomes, attempts, call, retry, is_async
     # An outage and a rate limit are bounded by time.
     others = sum(getattr(outcome, "status", 0) != 500 for outcome in outcomes)
     assert 1 <= len(one.wire.sent) <= (attempts + others if attempts > 1 else 1)
-    maybe_done = [outcome for outcome in sent if getattr(outcome, "sent", getattr(outcome, "status", 0) >= 500)]
+    maybe_done = [outcome for outcome in sent if errors.may_have_arrived(outcome)]
     if call is POST and not retry:
         assert maybe_done in ([], sent[-1:])
     if is_async:

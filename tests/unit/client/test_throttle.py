@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.api.call import Response, TransportFailure
+from airflow_provider_assistant.api.call import Response
 from airflow_provider_assistant.api.payloads import ChatMessage
 from airflow_provider_assistant.client.aiohttp_transport import AiohttpTransport
 from airflow_provider_assistant.client.client import AssistantClient
@@ -36,7 +36,7 @@ LATENCY = 0.1
 SETTINGS = ClientSettings(
     "http://127.0.0.1:1/api/v1", "canary-key-0123456789", retry=RetryPolicy(attempts=1), max_concurrency=4
 )
-DROPPED = TransportFailure("connection", "dropped", sent=True)
+DROPPED = AssistantConnectionError("dropped", maybe_done=True)
 
 
 def response(status: int = 200, **headers: str) -> Response:
@@ -61,7 +61,7 @@ class Wire(AsyncTransport):
         finally:
             self.flying -= 1
         answer = self.answers.pop(0) if self.answers else response()
-        if isinstance(answer, BaseException):
+        if isinstance(answer, ValueError):
             raise answer
         return answer
 

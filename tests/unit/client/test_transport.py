@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import airflow_provider_assistant
-from airflow_provider_assistant.api.call import Response, TransportFailure
+from airflow_provider_assistant.api.call import Response
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.defaults import ClientDefaults, set_client_defaults
 from airflow_provider_assistant.client.retry import RetryPolicy
@@ -57,7 +57,7 @@ def test_calls_go_through_the_transport_which_the_client_closes(send):
 
 @SENDERS
 def test_the_api_key_is_redacted_from_failures(send):
-    _, client = client_of(TransportFailure("connection", f"Refused: {KEY}", sent=False), send)
+    _, client = client_of(AssistantConnectionError(f"Refused: {KEY}"), send)
     with pytest.raises(AssistantConnectionError) as caught:
         send(client, CALL)
     assert "Refused: ***" in str(caught.value)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from airflow_provider_assistant.api.call import Response, TransportFailure
+from airflow_provider_assistant.api.call import Response
 from airflow_provider_assistant.api.endpoints import other
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
@@ -73,11 +73,9 @@ def test_an_error_about_a_user_shows_no_address(path):
     call = other("GET", path)
     body = json.dumps({"error": "no user ada@example.com, or \\u0061da&#64;example.com"}).encode()
     refused = error_of(call, Response(404, {}, body))
-    broken = error_of(call, TransportFailure("connection", f"bad line: {path}", sent=True))
-    for error in (refused, broken):
-        assert "ada" not in str(error)
-        assert "example" not in str(error)
-        assert "withheld" in str(error)
+    assert "ada" not in str(refused)
+    assert "example" not in str(refused)
+    assert "withheld" in str(refused)
 
 
 def test_an_error_about_another_path_shows_the_reason():
