@@ -95,7 +95,7 @@ class DocumentRoutes(BaseModel):
     :param failed_words: Further status words of a document that cannot be used.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     list: _Route | None = DOCUMENTS
     activate: _Route | None = f"{DOCUMENTS}/bulk-status"

@@ -48,7 +48,7 @@ Email = Annotated[str, StringConstraints(strict=True), AfterValidator(_email)]
 class Payload(BaseModel):
     """Base class of the JSON request bodies."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     def body(self) -> dict[str, Any]:
         """Return the JSON object to send."""
