@@ -35,24 +35,15 @@ Change: TypeAlias = Literal["activate", "deactivate", "delete"]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """
-    A route of documents: one of them per request if its path has ``{document_id}``, otherwise a list of ids.
-
-    :param path: Path below the base URL, with the placeholders ``{site_id}`` and ``{document_id}``.
-    """
+    """A route of documents: one of them per request if its path has ``{document_id}``, otherwise a list of ids."""
 
     method: str
     path: str
 
     @property
-    def is_single(self) -> bool:
-        """Whether a request changes one document."""
-        return "{document_id}" in self.path
-
-    @property
     def batch_size(self) -> int:
         """Maximum number of documents per request."""
-        return 1 if self.is_single else BATCH
+        return 1 if "{document_id}" in self.path else BATCH
 
 
 def _checked_route(text: str) -> str:
@@ -125,11 +116,7 @@ def described(reply: CreatedDocument, routes: DocumentRoutes | None) -> CreatedD
 
 
 def route_of(routes: DocumentRoutes, name: Change | Literal["list"]) -> Route:
-    """
-    Return a route that the connection describes.
-
-    :raises AssistantInputError: The connection says that the service does not have it.
-    """
+    """Return a route that the connection describes; an error if it says that the service does not have the route."""
     text: str | None = getattr(routes, name)
     if text is None:
         raise AssistantInputError(
@@ -147,7 +134,6 @@ def change_documents(site_id: str, routes: DocumentRoutes, change: Change, ids: 
     Return the call that activates, deactivates or deletes documents. Sending it twice has the same effect as once.
 
     :param ids: Ids of the documents, at least one and at most ``batch_size`` of the route.
-    :raises AssistantInputError: The connection says that the service does not have the route.
     """
     route = route_of(routes, change)
     if not 1 <= len(ids) <= route.batch_size:
@@ -156,7 +142,7 @@ def change_documents(site_id: str, routes: DocumentRoutes, change: Change, ids: 
     body: dict[str, Any] = {}
     if change != "delete":
         body[routes.status_field or "status"] = routes.active if change == "activate" else routes.inactive
-    if route.is_single:
+    if route.batch_size == 1:
         path = path.replace("{document_id}", segment("document_id", ids[0]))
     else:
         body["document_ids"] = list(ids)

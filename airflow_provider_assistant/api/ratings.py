@@ -37,12 +37,7 @@ class RatingReply(ApiReply):
 
 
 def check_rating(word: str, *, field: str = "feedback") -> None:
-    """
-    Check that a word is a rating of the service, before anything is sent.
-
-    :param field: Parameter with the word, for the message.
-    :raises AssistantInputError: It is another word.
-    """
+    """Check that a word is a rating of the service, before anything is sent; an error names the parameter."""
     if word not in RATING_WORDS:
         raise AssistantInputError(
             f"{field}: {word!r} is not a rating that the service accepts, only {' and '.join(RATING_WORDS)}",

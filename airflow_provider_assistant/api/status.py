@@ -13,12 +13,7 @@ State = Literal["pending", "complete", "failed"]
 
 
 def words_of(value: Any) -> Any:
-    """
-    Return the words of a setting that is a text, such as ``done, finished`` or ``["done"]``.
-
-    :param value: The setting; one that is not a text stays as it is.
-    :raises ValueError: The text begins like JSON and is not JSON.
-    """
+    """Return the words of a setting that is a text, such as ``done, finished`` or ``["done"]``; another one as it is."""
     if not isinstance(value, str):
         return value
     text = value.strip()
@@ -32,11 +27,7 @@ def words_of(value: Any) -> Any:
 
 
 def word(text: str) -> str:
-    """
-    Return a word of a setting.
-
-    :raises ValueError: It is empty, or has brackets or quotation marks, which belong to a list.
-    """
+    """Check that a word of a setting is not empty, and has no brackets and quotation marks, which belong to a list."""
     if not text.strip() or set(text) & set('[]{}"'):
         raise ValueError("must be a word without brackets and quotation marks")
     return text
