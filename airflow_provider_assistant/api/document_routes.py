@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.document_state import DEFAULT_WORDS, DocumentWords
 from airflow_provider_assistant.api.endpoints import is_below_base_url, segment
 from airflow_provider_assistant.api.replies import ApiReply, CreatedDocument
-from airflow_provider_assistant.api.status import word, words_of
+from airflow_provider_assistant.api.status import words_of
 from airflow_provider_assistant.exceptions import AssistantAPIError, AssistantError, AssistantInputError
 from airflow_provider_assistant.texts import counted
 
@@ -61,7 +61,7 @@ def _checked_route(text: str) -> str:
 
 
 _Route: TypeAlias = Annotated[str, AfterValidator(_checked_route)]
-_Words: TypeAlias = Annotated[tuple[Annotated[str, AfterValidator(word)], ...], BeforeValidator(words_of)]
+_Words: TypeAlias = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(words_of)]
 
 
 class DocumentRoutes(BaseModel):
