@@ -23,12 +23,7 @@ BREAKER = 10
 # No repr: asyncio computes the repr of its result and discards it, which took as long as the requests.
 @dataclass(frozen=True, slots=True, repr=False)
 class SiteReplies:
-    """
-    Hold the results of the calls.
-
-    :param replies: Time of arrival (UTC) and reply by site id.
-    :param errors: Error by site id, for sites without a reply.
-    """
+    """Time of arrival (UTC) and reply by site id, and the errors of sites without a reply."""
 
     replies: dict[str, tuple[datetime, ApiReply]] = field(default_factory=dict)
     errors: dict[str, AssistantError] = field(default_factory=dict)
@@ -38,48 +33,30 @@ async def read_sites(client: AssistantClient, calls: Mapping[str, Call[ApiReply]
     """
     Send one call per site, with retries, and collect the replies.
 
-    :param client: Client that limits the requests in flight; a 429 pauses all of them.
     :param calls: Call by site id.
-    :return: Replies and errors by site id.
-    :raises AssistantAuthenticationError: The service answered 401.
-    :raises AssistantRateLimitError: The service asks for a longer pause than the connection's ``max_backoff``.
+    :raises AssistantError: Every site would meet the same error, such as a 401.
     """
     await client.prepare()
     result = SiteReplies()
     breaker = CircuitBreaker(BREAKER)
     site_ids = iter(calls)
 
-    async def read(site_id: str) -> ApiReply:
-        return await client.asend(calls[site_id])
-
-    def keep(site_id: str, reply: ApiReply) -> None:
+    async def read(site_id: str) -> None:
+        reply = await client.asend(calls[site_id])
         result.replies[site_id] = (datetime.now(UTC), reply)
 
     def note(site_id: str, error: AssistantError) -> None:
-        if breaker.is_fatal(error):
+        if error.stops_all:
             raise error
         log.warning("Site %r cannot be read: %s", site_id, error)
         result.errors[site_id] = error
 
-    await for_each(
-        site_ids,
-        read,
-        max_concurrency=min(len(calls), client.settings.max_concurrency),
-        breaker=breaker,
-        on_error=note,
-        on_result=keep,
-    )
+    most = min(len(calls), client.settings.max_concurrency)
+    await for_each(site_ids, read, max_concurrency=most, breaker=breaker, on_error=note)
     # The circuit breaker has opened before these sites were taken.
-    remaining = list(site_ids)
-    if remaining:
-        failures = breaker.failures
-        log.error(
-            "The service is down: %s in a row did not respond; %d not asked.",
-            counted(failures, "site"),
-            len(remaining),
+    silent_sites = counted(breaker.failures, "other site")
+    for site_id in site_ids:
+        result.errors[site_id] = AssistantConnectionError(
+            f"site {site_id!r} was not asked: {silent_sites} in a row did not respond"
         )
-        for site_id in remaining:
-            result.errors[site_id] = AssistantConnectionError(
-                f"site {site_id!r} was not asked: {counted(failures, 'other site')} in a row did not respond"
-            )
     return result
