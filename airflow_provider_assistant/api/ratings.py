@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from airflow_provider_assistant.api.fields import find, is_acknowledgement, layers
 from airflow_provider_assistant.api.replies import ApiReply, find_request_id
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
@@ -12,7 +10,6 @@ from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputEr
 RATING_WORDS = ("good", "bad")
 
 
-@dataclass(frozen=True, slots=True)
 class RatingReply(ApiReply):
     """Reply of ``POST …/chat/feedback``."""
 

@@ -135,7 +135,6 @@ class CreatedDocument(ApiReply):
         return status_word(self.raw, self.status_field)
 
 
-@dataclass(frozen=True, slots=True)
 class ChatAnswer(ApiReply):
     """Reply of ``POST …/chat``."""
 

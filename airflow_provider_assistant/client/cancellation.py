@@ -55,7 +55,7 @@ def _cancel_all(loop: asyncio.AbstractEventLoop, patience: float) -> bool:
 
 
 class _Lost:
-    """Cancel a coroutine when an exception that a signal handler raised is lost, and raise this exception at the end."""
+    """Cancel a coroutine when an exception that a signal handler raised is lost; raise this exception at the end."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, patience: float) -> None:
         self._loop = loop
