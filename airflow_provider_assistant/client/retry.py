@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider_assistant.api.call import Call
@@ -40,7 +40,7 @@ class RetryPolicy:
     While the service answers nothing at all, ``outage_seconds`` limits the time instead of ``attempts``. A create that
     may have been carried out is sent at most ``attempts`` times even then.
 
-    :param attempts: Maximum number of attempts, at least 1; with 1 nothing is retried. A 429 does not count.
+    :param attempts: Maximum number of attempts; with 1 nothing is retried. A 429 does not count.
     :param max_backoff: Maximum wait in seconds, for one ``Retry-After`` and for all 429s of a call together. If the
         service asks for more, the error is raised instead of blocking a worker slot.
     :param retry_ambiguous: Whether to send a create again that may have been carried out.
@@ -109,7 +109,7 @@ class Retries:
     # 429s, and the seconds of their pauses.
     refusals: int = 0
     refused: float = 0.0
-    answers: int | None = field(default=None)
+    answers: int | None = None
 
     def pause_after(self, error: AssistantError) -> float:
         """

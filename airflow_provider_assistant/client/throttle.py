@@ -112,7 +112,6 @@ class Throttle:
     :param patience: Seconds of an outage after which requests that wait fail; 0 for no limit.
     :param pause: Returns the seconds between two tries of an outage, after a number of tries.
     :param longest_pause: Longest pause after a 429, in seconds. Waiting requests fail if the service asks for more.
-    :param now: Clock in seconds.
     :ivar answers: Number of answers of the service.
     :ivar tries: Number of failures after the first one of an outage.
     :ivar progress: Returns what is done so far, for the log of an outage.
@@ -168,11 +167,7 @@ class Throttle:
         return 0.0 if self._down_since is None else max(0.0, self._last_failure - self._down_since)
 
     def answered(self, *, is_proof: bool = True) -> None:
-        """
-        Count an answer of the API.
-
-        :param is_proof: Whether it shows that the address and the key are right.
-        """
+        """Count an answer of the API, which may be a proof that address and key are right."""
         self.answers += 1
         self._is_proven |= is_proof
         if self._down_since is not None:
@@ -187,7 +182,8 @@ class Throttle:
         """Count a request that the service accepted, and raise the concurrency slightly."""
         self.rate.accepted(self.now())
         if self.limit < self.most:
-            self._limit_to(min(self.most, self.limit + 1.0 / self.limit))
+            self.limit = min(self.most, self.limit + 1.0 / self.limit)
+            self._changed.set()
 
     def doubted(self) -> None:
         """Let requests go one at a time until the API answers one: something else has answered."""
@@ -196,7 +192,7 @@ class Throttle:
 
     def failed(self, error: AssistantError, sent_at: float) -> None:
         """Count a request without an answer that was sent at this time."""
-        self._limit_to(max(1.0, self.limit / 2))
+        self.overloaded()
         now = self.now()
         is_idle = sent_at - self._last_failure > IDLE_SECONDS
         self._reason = error.happened.partition(" (")[0]
@@ -213,8 +209,9 @@ class Throttle:
         self._changed.set()
 
     def overloaded(self) -> None:
-        """Halve the concurrency after a 5xx."""
-        self._limit_to(max(1.0, self.limit / 2))
+        """Halve the concurrency."""
+        self.limit = max(1.0, self.limit / 2)
+        self._changed.set()
 
     def refused(self, error: AssistantError, jitter: Callable[[float], float]) -> None:
         """Pause all requests after a 429, or fail those that wait if it asks for too long a pause."""
@@ -230,7 +227,7 @@ class Throttle:
         self.refusals += 1
         if now >= self._resume:
             # Only the first 429 after a pause counts: those in flight with it are refused for the same reason.
-            self._limit_to(max(1.0, self.limit / 2))
+            self.overloaded()
             self.rate.refused(now, now + jittered)
             metrics.pause(jittered)
             log.info(
@@ -252,10 +249,6 @@ class Throttle:
         self.stopped = error
         self._changed.set()
 
-    def _limit_to(self, limit: float) -> None:
-        self.limit = limit
-        self._changed.set()
-
     # -- when to send ----------------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
@@ -265,7 +258,7 @@ class Throttle:
 
         :param is_patient: Whether to wait for the end of an outage or a pause, however long it takes.
         :param is_slow: Whether the answer may take long.
-        :raises AssistantError: :meth:`stop` was called, or the request would have to wait too long.
+        :raises AssistantError: All requests are stopped, or this one would have to wait too long.
         """
         async with self._turns[is_patient]:
             while wait := self._seconds_to_wait(is_patient=is_patient):
@@ -312,11 +305,7 @@ class Throttle:
         self.report()
 
     def report(self, pause: float | None = None) -> None:
-        """
-        Log that an outage lasts, at most every ten seconds.
-
-        :param pause: Seconds until the next try. Default: until that of the client.
-        """
+        """Log that an outage lasts, at most every ten seconds, with the seconds until the next try."""
         now = self.now()
         if self._down_since is None or now < self._next_message:
             return
@@ -325,10 +314,6 @@ class Throttle:
             pause = self._next_try - now
         trying = f"trying again in {pause:.0f} s" if pause > 0 else "waiting for the answer to another try"
         progress = self.progress()
-        log.warning(
-            "The service has not answered for %.0f s (%s); %s%s.",
-            now - self._down_since,
-            self._reason,
-            trying,
-            f"; {progress}" if progress else "",
-        )
+        progress = f"; {progress}" if progress else ""
+        seconds = now - self._down_since
+        log.warning("The service has not answered for %.0f s (%s); %s%s.", seconds, self._reason, trying, progress)
