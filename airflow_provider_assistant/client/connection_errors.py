@@ -14,7 +14,6 @@ from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.errors import NOBODY_BEHIND
 from airflow_provider_assistant.client.network import Proxy, host_and_port
 from airflow_provider_assistant.client.settings import ClientSettings
-from airflow_provider_assistant.client.transport import connect_timeout
 from airflow_provider_assistant.exceptions import (
     AssistantConnectionError,
     AssistantError,
@@ -96,7 +95,7 @@ def failure(
         reason = f"no connection to {address}: {os.strerror(cause.errno or 0)}"
         todo = f"Check {setting}, with its port, and that it runs there. {PROXY_HINT}"
     elif timed_out:
-        reason = f"no connection within {connect_timeout(settings):g} s"
+        reason = f"no connection within {settings.connect_timeout:g} s"
         todo = f"Check {setting}, with its port, and whether a firewall blocks it. "
         todo += todo_of_proxy(proxy) if proxy else PROXY_HINT
     else:

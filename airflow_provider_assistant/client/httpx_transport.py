@@ -10,7 +10,6 @@ import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
-from functools import cached_property
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
 
@@ -18,15 +17,15 @@ import httpx
 
 from airflow_provider_assistant.api.call import Call, Response
 from airflow_provider_assistant.client.connection_errors import failure
-from airflow_provider_assistant.client.network import Proxy, proxy_for, tls_context_of
+from airflow_provider_assistant.client.network import Proxy
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.transport import (
     COMMON_HEADERS,
     KEEPALIVE_SECONDS,
     BoundedBody,
+    HttpLibrary,
     Transport,
     UploadForm,
-    connect_timeout,
 )
 from airflow_provider_assistant.exceptions import AssistantError
 
@@ -112,7 +111,7 @@ class Watch:
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
-class HttpxTransport(Transport):
+class HttpxTransport(HttpLibrary, Transport):
     """
     Send requests with httpx, each thread on its own connection.
 
@@ -121,7 +120,7 @@ class HttpxTransport(Transport):
     """
 
     def __init__(self, settings: ClientSettings) -> None:
-        self._settings = settings
+        super().__init__(settings)
         # Reuse the most recently used connection, so that few stay open. None is a connection that is not open yet.
         self._connections: queue.LifoQueue[tuple[httpx.Client, Watch] | None] = queue.LifoQueue()
         for _ in range(settings.max_concurrency):
@@ -148,7 +147,7 @@ class HttpxTransport(Transport):
         options: dict[str, Any] = {
             "headers": headers,
             "json": call.json,
-            "timeout": httpx.Timeout(seconds, connect=connect_timeout(settings)),
+            "timeout": httpx.Timeout(seconds, connect=settings.connect_timeout),
             "extensions": {"trace": watch.trace},
         }
         try:
@@ -175,8 +174,7 @@ class HttpxTransport(Transport):
                 timed_out=isinstance(error, httpx.TimeoutException | ResponseTimeout),
                 connect_status=connect_status(error),
             )
-        content = body.end()
-        return Response(answer.status_code, dict(answer.headers), content, defect=body.defect)
+        return body.response(answer.status_code, answer.headers)
 
     def close(self) -> None:
         """Close the connections that no thread is using."""
@@ -198,14 +196,6 @@ class HttpxTransport(Transport):
             # No domain is allowed, so no cookie is kept.
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
         )
-
-    @cached_property
-    def _proxy(self) -> Proxy | None:
-        return proxy_for(self._settings.base_url)
-
-    @cached_property
-    def _tls(self) -> ssl.SSLContext:
-        return tls_context_of(self._settings, self._proxy)
 
 
 def httpx_proxy(proxy: Proxy | None, context: ssl.SSLContext) -> httpx.Proxy | None:

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import io
 import secrets
+import ssl
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any, BinaryIO, Protocol
 
 from airflow_provider_assistant import __version__
 from airflow_provider_assistant.api.call import Call, Response, Upload
+from airflow_provider_assistant.client.network import Proxy, proxy_for, tls_context_of
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantError
 
-CONNECT_TIMEOUT_SECONDS = 10.0
 # Common servers close an idle connection after five seconds. A request that is written while the server closes the
 # connection is ambiguous, so the client closes idle connections earlier.
 KEEPALIVE_SECONDS = 3.0
@@ -71,9 +73,19 @@ class AsyncTransport(Protocol):
         """Close the open connections. A later :meth:`exchange` opens new ones."""
 
 
-def connect_timeout(settings: ClientSettings) -> float:
-    """Return the timeout for opening a connection, in seconds."""
-    return min(settings.timeout, CONNECT_TIMEOUT_SECONDS)
+class HttpLibrary:
+    """What the transports of both HTTP libraries need: settings, proxy and certificates."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+
+    @cached_property
+    def _proxy(self) -> Proxy | None:
+        return proxy_for(self._settings.base_url)
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        return tls_context_of(self._settings, self._proxy)
 
 
 class UploadForm:
@@ -143,6 +155,11 @@ class BoundedBody:
             self.defect = f"is larger than a reply may be ({self._limit} bytes)"
         has_more_data = self._decompressor is not None and bool(self._decompressor.unused_data)
         return self.defect is None and not has_more_data
+
+    def response(self, status: int, headers: Mapping[str, str]) -> Response:
+        """Return the response after the last piece of its body."""
+        body = self.end()
+        return Response(status, {name.lower(): value for name, value in headers.items()}, body, defect=self.defect)
 
     def end(self) -> bytes:
         """Return the decompressed body after its last piece; only its beginning if there is a :attr:`defect`."""
