@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -13,12 +12,11 @@ from typing import Any, NoReturn, Self, TypeVar
 
 from airflow_provider_assistant.api import errors
 from airflow_provider_assistant.api.call import Call, CallInfo, Response
-from airflow_provider_assistant.client.defaults import get_client_defaults
+from airflow_provider_assistant.client.defaults import ClientDefaults, get_client_defaults
 from airflow_provider_assistant.client.redaction import redactor_of
 from airflow_provider_assistant.client.retry import Attempts, Retries, ambiguous, jittered
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.throttle import DEFAULT_PAUSE_SECONDS, Throttle
-from airflow_provider_assistant.client.transport import AsyncTransport, Transport
 from airflow_provider_assistant.exceptions import (
     AssistantAuthenticationError,
     AssistantError,
@@ -55,31 +53,17 @@ class AssistantClient:
     throttle: a request may wait for its turn longer than for its response. Close the client with :meth:`close` or
     :meth:`aclose`, or use it as a context manager.
 
-    :param transport: Transport of :meth:`send`. Default: httpx.
-    :param async_transport: Transport of :meth:`asend`. Default: aiohttp.
-    :param now: Clock in seconds since the epoch.
-    :param sleep: Waits a number of seconds, for :meth:`send`.
-    :param asleep: Coroutine function that waits a number of seconds, for :meth:`asend`.
-    :param rng: Random generator of the jitter.
+    :param parts: Transports, clock and waits. Default: those of :func:`.get_client_defaults`.
     """
 
-    def __init__(
-        self,
-        settings: ClientSettings,
-        *,
-        transport: Transport | None = None,
-        async_transport: AsyncTransport | None = None,
-        now: Callable[[], float] | None = None,
-        sleep: Callable[[float], None] | None = None,
-        asleep: Callable[[float], Awaitable[None]] | None = None,
-        rng: random.Random | None = None,
-    ) -> None:
-        defaults = get_client_defaults()
+    def __init__(self, settings: ClientSettings, parts: ClientDefaults | None = None) -> None:
+        parts = parts or get_client_defaults()
         self.settings = settings
-        self.now = now or defaults.now
-        self._rng = rng or defaults.rng()
-        self._transport = transport or defaults.transport(settings)
-        self._async_transport = async_transport or defaults.async_transport(settings)
+        self.now = parts.now
+        self.asleep = parts.asleep
+        self._rng = parts.rng()
+        self._transport = parts.transport(settings)
+        self._async_transport = parts.async_transport(settings)
         self.throttle = Throttle(
             settings.max_concurrency,
             patience=settings.retry.outage_seconds,
@@ -88,9 +72,7 @@ class AssistantClient:
             now=self._monotonic,
             rng=self._rng,
         )
-        self.asleep = asleep or defaults.asleep
-        sleep = sleep or defaults.sleep
-        self._blocking = _Way(lambda **_: nullcontext(), _at_once(self._transport.exchange), _at_once(sleep))
+        self._blocking = _Way(lambda **_: nullcontext(), _at_once(self._transport.exchange), _at_once(parts.sleep))
         self._awaiting = _Way(self.throttle.slot, self._async_transport.exchange, self.asleep)
         self._redactor = redactor_of(settings.base_url, settings.api_key)
         self._prepare_lock = asyncio.Lock()

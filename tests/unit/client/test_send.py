@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from airflow_provider_assistant.api import endpoints, errors
 from airflow_provider_assistant.api.call import Response, Upload
 from airflow_provider_assistant.api.payloads import ChatMessage, QADocument
-from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.retry import Attempts, RetryPolicy
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import (
@@ -33,7 +32,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantTimeoutError,
 )
 from tests.virtual_time import now, simulated
-from tests.wire import FakeTime, FunctionTransport, ScriptedAsyncTransport, ScriptedTransport
+from tests.wire import FakeTime, FunctionTransport, ScriptedAsyncTransport, ScriptedTransport, client_with
 
 GET = endpoints.get_statistics("docs")
 POST = endpoints.create_qa_document("docs", QADocument(title="t", question="q", answer="a", category="c"))
@@ -62,7 +61,7 @@ class World:
         settings = replace(SETTINGS, retry=policy)
         self.is_async = is_async
         self.attempts = Attempts()
-        self.client = AssistantClient(
+        self.client = client_with(
             settings, transport=self.wire, async_transport=ScriptedAsyncTransport(self.wire), now=self.clock.now,
             sleep=self.clock.sleep, asleep=self._asleep, rng=random.Random(seed),
         )  # fmt: skip
@@ -343,7 +342,7 @@ def test_a_request_that_is_cancelled_may_have_been_carried_out():
     attempts = Attempts()
 
     async def main() -> None:
-        client = AssistantClient(SETTINGS, async_transport=FunctionTransport(lambda _: asyncio.sleep(1000)), now=now)
+        client = client_with(SETTINGS, async_transport=FunctionTransport(lambda _: asyncio.sleep(1000)), now=now)
         task = asyncio.create_task(client.asend(POST, attempts=attempts))
         await asyncio.sleep(1)
         task.cancel()

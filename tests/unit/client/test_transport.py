@@ -17,6 +17,7 @@ from airflow_provider_assistant.client.transport import AsyncTransport, Transpor
 from airflow_provider_assistant.exceptions import AssistantConnectionError
 from tests.hostile import CALLS, KEY
 from tests.unit.client.ways import SENDERS, asend
+from tests.wire import client_with
 
 CALL = CALLS["limits"]
 SETTINGS = ClientSettings("http://assistant.invalid/api/v1", KEY, retry=RetryPolicy(attempts=1))
@@ -45,7 +46,7 @@ class AsyncFake(Fake, AsyncTransport):
 
 def client_of(outcome, send):
     fake = AsyncFake(outcome) if send is asend else Fake(outcome)
-    return fake, AssistantClient(SETTINGS, **{"async_transport" if send is asend else "transport": fake})
+    return fake, client_with(SETTINGS, **{"async_transport" if send is asend else "transport": fake})
 
 
 @SENDERS
