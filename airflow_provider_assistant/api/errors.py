@@ -184,7 +184,7 @@ def reply_of(
     if outcome.is_success and not is_of_gateway(outcome):
         try:
             reply = _parsed(call, outcome, info)
-            meant = _meant_status(reply)
+            meant = _meant_status(reply) if isinstance(reply, ApiReply) else None
         except AssistantResponseError as error:
             raise _unusable(call, error) from None
         if meant is None:
@@ -202,14 +202,14 @@ def _parsed(call: Call[T], response: Response, info: CallInfo) -> T:
     return call.parse(document.value if document else None, info)
 
 
-def _meant_status(reply: object) -> int | None:
+def _meant_status(reply: ApiReply) -> int | None:
     """
     Return the status that the body of a success means; None unless it reports an error and has no result.
 
     :raises AssistantResponseError: It says that the call failed, and not why.
     """
-    reported = reported_error(reply.raw) if isinstance(reply, ApiReply) else None
-    if not isinstance(reply, ApiReply) or reported is None or reply.has_result:
+    reported = reported_error(reply.raw)
+    if reported is None or reply.has_result:
         return None
     if reported.status is None:
         raise AssistantResponseError(
@@ -280,41 +280,42 @@ def is_unanswered(outcome: Response | AssistantError) -> bool:
 
 
 def _error_of_response(call: Call[Any], response: Response, now: float) -> AssistantAPIError:
-    is_gateway = is_of_gateway(response)
     row = _row(call, response)
-    line = status_line(response.status)
-    if response.sent_status:
-        line = f"{status_line(response.sent_status)} with a body that reports an error"
-    meaning = "a gateway or proxy answered instead of the service" if is_gateway else row.meaning
+    is_gateway = is_of_gateway(response)
     detail = _detail(response)
     if detail and call.private:
         detail = WITHHELD
     retry_after = parse_retry_after(response.headers.get("retry-after"), now)
+    line = status_line(response.status)
+    if response.sent_status:
+        line = f"{status_line(response.sent_status)} with a body that reports an error"
+    meaning = "a gateway or proxy answered instead of the service" if is_gateway else row.meaning
     happened = f"{line}: {meaning} ({call})"
     if detail:
         happened += f". {'It' if is_gateway else 'The service'} said: {detail!r}"
     if retry_after is not None:
         happened += f". It asked to wait {retry_after:.0f} s"
-        if retry_after >= LONG_WAIT:
-            happened += f", until {datetime.fromtimestamp(now + retry_after, UTC):%Y-%m-%d %H:%M} UTC"
-    fields: dict[str, Any] = {
-        "status": response.status,
-        "endpoint": call.endpoint,
-        "detail": detail,
-        "retry_after": retry_after,
-        "request_id": response.headers.get("x-request-id"),
-        "maybe_done": not call.repeatable and may_have_arrived(response),
-    }
+    if retry_after is not None and retry_after >= LONG_WAIT:
+        happened += f", until {datetime.fromtimestamp(now + retry_after, UTC):%Y-%m-%d %H:%M} UTC"
+    kind, todo, stops_all = row.error, row.own_todo or row.error.default_todo, None
     if is_gateway and not row.may_pass:
-        redirect = response.headers.get("location", "") if 300 <= response.status < 400 else ""
-        todo = GATEWAY_TODOS.get(response.status, AssistantGatewayError.default_todo)
-        if response.status < 400:
-            todo = WRONG_ADDRESS
-        if redirect:
-            todo = _todo_of_redirect(call, redirect)
-        return AssistantGatewayError(happened, todo=todo, stops_all=response.status in ONLY_GATEWAYS, **fields)
-    todo = row.own_todo or row.error.default_todo
-    return row.error(happened, todo=todo, retryable=row.may_pass, **fields)
+        kind, todo, stops_all = (
+            AssistantGatewayError,
+            _todo_of_gateway(call, response),
+            response.status in ONLY_GATEWAYS,
+        )
+    return kind(
+        happened,
+        todo=todo,
+        retryable=is_gateway or row.may_pass,
+        stops_all=stops_all,
+        status=response.status,
+        endpoint=call.endpoint,
+        detail=detail,
+        retry_after=retry_after,
+        request_id=response.headers.get("x-request-id"),
+        maybe_done=not call.repeatable and may_have_arrived(response),
+    )
 
 
 def _row(call: Call[Any], response: Response) -> Status:
@@ -332,9 +333,11 @@ def _row(call: Call[Any], response: Response) -> Status:
     return OTHER_4XX if status >= 400 else UNEXPECTED
 
 
-def _todo_of_redirect(call: Call[Any], target: str) -> str:
-    """Return the base URL to set, if a redirect leads to the same route at another address, such as from http."""
-    target = target.partition("?")[0]
+def _todo_of_gateway(call: Call[Any], response: Response) -> str:
+    if response.status >= 400:
+        return GATEWAY_TODOS.get(response.status, AssistantGatewayError.default_todo)
+    # A redirect may lead to the same route at another address, such as from http to https.
+    target = response.headers.get("location", "").partition("?")[0]
     address = target.removesuffix(call.path.partition("?")[0])
     if address == target or not address.startswith("http") or "@" in address:
         return WRONG_ADDRESS

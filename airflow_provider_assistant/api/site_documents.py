@@ -40,13 +40,6 @@ class SiteDocument:
     question: str | None
     raw: Mapping[str, Any]
 
-    @property
-    def is_in_use(self) -> bool | None:
-        """Whether the assistant uses it: active and ready. None if the list does not show it."""
-        if self.state == "unknown":
-            return None
-        return self.state == "active"
-
 
 @dataclass(frozen=True, slots=True)
 class DocumentPage(ApiReply):

@@ -212,15 +212,16 @@ _LENGTH = re.compile(rb"^content-length[ \t]*:([^\r\n]*)\r?\n", re.IGNORECASE | 
 
 
 def _with_one_length(data: bytes) -> bytes:
-    """Return the beginning of a response with one Content-Length, if it has equal ones."""
+    """Return the beginning of a response with one Content-Length, if it has several that are equal."""
     end = _END_OF_HEAD.search(data)
     size = end.end() if end else 0
-    head, rest = data[:size], data[size:]
-    lengths = b",".join(_LENGTH.findall(head)).split(b",")
-    if len(lengths) == 1 or len({length.strip() for length in lengths}) > 1:
+    head, body = data[:size], data[size:]
+    # A line may have several, separated by commas.
+    lengths = [length.strip() for length in b",".join(_LENGTH.findall(head)).split(b",")]
+    if len(lengths) == 1 or len(set(lengths)) > 1:
         return data
-    status_line, newline, fields = _LENGTH.sub(b"", head).partition(b"\n")
-    return status_line + newline + b"Content-Length: " + lengths[0].strip() + b"\r\n" + fields + rest
+    status_line, newline, other_fields = _LENGTH.sub(b"", head).partition(b"\n")
+    return status_line + newline + b"Content-Length: " + lengths[0] + b"\r\n" + other_fields + body
 
 
 def _interruption(error: BaseException) -> BaseException | None:

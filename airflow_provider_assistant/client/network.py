@@ -106,22 +106,22 @@ def tls_context(
     """
     Read the trusted certificates, and the client's own.
 
-    :param verify: Whether to verify certificates, or the path of those to verify them with. Default: True, those of
+    :param verify: Whether to verify certificates, or the path of those to verify them with. Default: those of
         ``SSL_CERT_FILE`` or ``SSL_CERT_DIR``, or else of the Python package certifi.
-    :param client_cert: Path of the client's certificate. Default: None.
-    :param client_key: Path of its private key. Default: None, it is in the file of the certificate.
+    :param client_key: Path of the private key. Default: it is in the file of the certificate.
     :raises AssistantInputError: A file with certificates cannot be used.
     """
-    setting = "SSL_CERT_FILE or SSL_CERT_DIR of the environment"
+    field, setting = None, "SSL_CERT_FILE or SSL_CERT_DIR of the environment"
     try:
         if isinstance(verify, str):
-            setting = f"ca_bundle {verify!r} of the Airflow connection"
+            field, setting = "ca_bundle", f"ca_bundle {verify!r} of the Airflow connection"
             context = ssl.create_default_context(cafile=verify)
         else:
             context = httpx.create_ssl_context(verify=verify)
         # A certificate that is listed need not be that of a root. Python 3.13 does this by default.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         if client_cert or client_key:
+            field = "client_cert"
             setting = f"client_cert {client_cert!r} and client_key {client_key!r} of the Airflow connection"
             # Without a password, OpenSSL would ask for the one of an encrypted key at the terminal.
             context.load_cert_chain(client_cert or "", client_key, password="")
@@ -130,7 +130,7 @@ def tls_context(
             f"{setting} cannot be used: {error}",
             todo="Give the paths of files in PEM format that exist on this machine and that Airflow may read, and of a "
             "private key without a password that belongs to the first certificate of its file.",
-            field=setting.partition(" ")[0] if setting[0].islower() else None,
+            field=field,
         ) from None
     return context
 

@@ -135,11 +135,13 @@ class Retries:
 
     def _refusal(self, error: AssistantError) -> float:
         """Return the pause after a 429; they end when the service has asked for ``max_backoff`` in all."""
+        pause = error.retry_after
+        if pause is None:
+            pause = self.policy.backoff(self.refusals + 1)
+        elif self.refusals:
+            # The service may ask for no pause at all, each time.
+            pause = max(pause, min(self.policy.backoff(self.refusals), LONGEST_UNASKED))
         self.refusals += 1
-        asked = error.retry_after
-        pause = self.policy.backoff(self.refusals) if asked is None else asked
-        if asked is not None and self.refusals > 1:
-            pause = max(asked, min(self.policy.backoff(self.refusals - 1), LONGEST_UNASKED))
         self.refused += pause
         if self.refused > self.policy.max_backoff:
             raise error

@@ -108,9 +108,9 @@ def test_the_fields_of_a_document():
     pages = DocumentPages("docs", DocumentRoutes(status_field="phase", active="Live!"))
     page = pages.call.parse({"documents": [record, {"id": "d", "attributes": {"title": "T", "phase": "LIVE!"}}]}, None)
     first, second = page.documents
-    assert (first.document_id, first.title, first.is_in_use) == ("7", "a.pdf", None)
+    assert (first.document_id, first.title, first.state) == ("7", "a.pdf", "unknown")
     assert first.created_at.isoformat() == "2026-11-01T10:00:00+00:00"
-    assert (second.title, second.state, second.is_in_use) == ("T", "active", True)
+    assert (second.title, second.state) == ("T", "active")
 
 
 @pytest.mark.parametrize("paging", PAGINGS)
