@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from numbers import Number
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError
@@ -132,9 +131,6 @@ def _problem(error: Any) -> str:
 
 
 def _type_in_words(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true or false"
-    if isinstance(value, Number):
-        return "a number"
     name = type(value).__name__
-    return {"list": "a list", "dict": "an object"}.get(name, name)
+    words = {"bool": "true or false", "int": "a number", "float": "a number", "list": "a list", "dict": "an object"}
+    return words.get(name, name)

@@ -19,9 +19,7 @@ class Proxy:
     """
     A proxy whose credentials are not in its URL, because the HTTP libraries show the URL in messages.
 
-    :param url: URL with scheme, host and port.
-    :param address: ``host:port`` for messages.
-    :param variable: Name of the variable in upper case, for messages.
+    :param address: ``host:port``, and ``variable`` the name of the variable, for messages.
     :param headers: ``Proxy-Authorization``, if the proxy has credentials.
     :param secrets: Texts that no message may contain.
     """
@@ -37,8 +35,8 @@ def proxy_for(url: str) -> Proxy | None:
     """
     Return the proxy for a URL by the rules of :mod:`urllib`; httpx and aiohttp each have other ones.
 
-    :return: The proxy of ``HTTP_PROXY``, ``HTTPS_PROXY`` or ``ALL_PROXY``; None if there is none, or if ``NO_PROXY``
-        names the host or a domain above it.
+    :return: The proxy of ``HTTP_PROXY``, ``HTTPS_PROXY`` or ``ALL_PROXY``; None without one, or if ``NO_PROXY`` names
+        the host or a domain above it.
     :raises AssistantInputError: The variable is not the URL of an http or https proxy.
     """
     scheme = urlsplit(url).scheme
@@ -136,11 +134,7 @@ def tls_context(
 
 
 def tls_context_of(settings: ClientSettings, proxy: Proxy | None) -> ssl.SSLContext:
-    """
-    Read the certificates that a client needs.
-
-    :raises AssistantInputError: A file with certificates cannot be used.
-    """
+    """Read the certificates that a client needs."""
     is_encrypted = settings.base_url.startswith("https:") or (proxy and proxy.url.startswith("https:"))
     if not is_encrypted:
         # Reading the trusted certificates takes as long as 100 requests.

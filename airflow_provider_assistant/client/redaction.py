@@ -30,13 +30,7 @@ def _unescaped(match: re.Match[bytes]) -> bytes:
 
 
 def is_recognisable(key: str) -> bool:
-    """
-    Return whether an API key differs enough from ordinary text to be redacted from replies.
-
-    A key such as ``test``, ``1234`` or ``assistant`` does not: redaction would remove words and numbers from replies.
-
-    :return: True from 16 characters on, or from 8 if the key is neither all letters nor all digits.
-    """
+    """Return whether an API key differs enough from the words and numbers of ordinary text to be redacted."""
     if len(key) >= SURELY_SECRET:
         return True
     return len(key) >= SHORTEST_SECRET and not key.isalpha() and not key.isdecimal()
@@ -44,11 +38,9 @@ def is_recognisable(key: str) -> bool:
 
 class Redactor:
     """
-    Replace secrets by ``***``, also in the forms that they have in JSON, in URLs and in base64.
+    Replace secrets that are recognisable by ``***``, also in the forms that they have in JSON, URLs and base64.
 
     Escapes of ASCII characters in a body, which JSON does not need, are undone before.
-
-    A secret that is not recognisable is not replaced, see :func:`is_recognisable`.
     """
 
     def __init__(self, *secrets: str) -> None:
