@@ -106,7 +106,14 @@ import airflow_provider_assistant.operators.documents
 answer = sorted(set(sys.modules) - before)
 """
 MOST_OF_A_LOAD = 90
-SCRIPTS = {"operator": OPERATOR, "modules": MODULES, "dags": EXAMPLE_DAGS, "commands": COMMANDS, "plugin": PLUGIN, "form": FORM}
+SCRIPTS = {
+    "operator": OPERATOR,
+    "modules": MODULES,
+    "dags": EXAMPLE_DAGS,
+    "commands": COMMANDS,
+    "plugin": PLUGIN,
+    "form": FORM,
+}
 
 
 @pytest.fixture(scope="module")

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import ast
-from pathlib import Path
-
 import pytest
 
-import airflow_provider_assistant
 from airflow_provider_assistant.api.call import Response
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.defaults import ClientDefaults, set_client_defaults
@@ -75,18 +71,3 @@ def test_defaults_apply_to_new_clients_until_they_are_restored():
     finally:
         assert set_client_defaults(previous).now() == 7.0
     assert AssistantClient(SETTINGS).now() > 1e9
-
-
-def test_each_http_library_is_used_by_one_module():
-    package = Path(airflow_provider_assistant.__file__).parent
-    users = {"httpx": set(), "aiohttp": set()}
-    for path in package.rglob("*.py"):
-        if path.is_relative_to(package / "knowledge" / "website"):
-            continue  # reads the websites of users, not the service
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
-                for library in users.keys() & {name.partition(".")[0] for name in names}:
-                    users[library].add(path.stem)
-    # network.py takes the default certificates from httpx, and sends nothing.
-    assert users == {"httpx": {"httpx_transport", "network"}, "aiohttp": {"aiohttp_transport"}}
