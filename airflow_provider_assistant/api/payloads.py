@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from numbers import Number
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError
@@ -131,6 +132,7 @@ def _problem(error: Any) -> str:
 
 
 def _type_in_words(value: Any) -> str:
+    if isinstance(value, Number) and not isinstance(value, bool):
+        return "a number"
     name = type(value).__name__
-    words = {"bool": "true or false", "int": "a number", "float": "a number", "list": "a list", "dict": "an object"}
-    return words.get(name, name)
+    return {"bool": "true or false", "list": "a list", "dict": "an object"}.get(name, name)

@@ -50,8 +50,7 @@ class AssistantClient:
     Send calls for one connection.
 
     Use :meth:`send` from any number of threads, or :meth:`asend` from one event loop, where all requests share a
-    throttle: a request may wait for its turn longer than for its response. Close the client with :meth:`close` or
-    :meth:`aclose`, or use it as a context manager.
+    throttle. Close the client with :meth:`close` or :meth:`aclose`, or use it as a context manager.
 
     :param parts: Transports, clock and waits. Default: those of :func:`.get_client_defaults`.
     """

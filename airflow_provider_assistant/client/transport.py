@@ -44,9 +44,8 @@ class Transport(Protocol):
 
     def exchange(self, call: Call[Any]) -> Response | AssistantError:
         """
-        Send a call once and wait for its response.
+        Send a call once, and return the response with any status, or the error that says why there is none.
 
-        :return: The response with any status, or the reason why there is none.
         :raises AssistantInputError: The file of an upload or a certificate cannot be read; nothing was sent.
         """
         ...
@@ -63,11 +62,7 @@ class AsyncTransport(Protocol):
         ...
 
     def prepare(self) -> None:
-        """
-        Do the work that would block the event loop in the first :meth:`exchange`; may be called in a thread.
-
-        :raises AssistantInputError: The settings cannot be used.
-        """
+        """Do the work that would block the event loop in the first :meth:`exchange`; may be called in a thread."""
 
     async def close(self) -> None:
         """Close the open connections. A later :meth:`exchange` opens new ones."""
@@ -119,7 +114,7 @@ class BoundedBody:
     Collect the body of a response and decompress it, with a limited size in memory.
 
     :param limit: Maximum number of bytes after decompression.
-    :param encoding: The response's ``Content-Encoding``. Default: none.
+    :param encoding: The response's ``Content-Encoding``.
     :ivar defect: Why the body cannot be used, as the predicate of a sentence; None if it can.
     """
 
