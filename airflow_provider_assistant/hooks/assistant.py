@@ -13,7 +13,6 @@ from airflow.providers.common.compat.sdk import AirflowException, BaseHook
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Call
-from airflow_provider_assistant.api.document_pages import DocumentPages
 from airflow_provider_assistant.api.document_routes import (
     Change,
     DocumentRoutes,
@@ -28,7 +27,6 @@ from airflow_provider_assistant.api.payloads import ChatMessage, Feedback, QADoc
 from airflow_provider_assistant.api.payloads import checked as body
 from airflow_provider_assistant.api.ratings import RatingReply, check_rating
 from airflow_provider_assistant.api.replies import ApiReply, ChatAnswer, ChatRequest, CreatedDocument, SubmittedChat
-from airflow_provider_assistant.api.site_documents import SiteDocument
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
 from airflow_provider_assistant.hooks import extra
 from airflow_provider_assistant.ledger.scopes import Site
@@ -37,6 +35,7 @@ from airflow_provider_assistant.storage.uploads import FileSource, as_upload
 from airflow_provider_assistant.texts import escaped
 
 if TYPE_CHECKING:
+    from airflow_provider_assistant.api.site_documents import SiteDocument
     from airflow_provider_assistant.client.client import AssistantClient
     from airflow_provider_assistant.client.settings import ClientSettings
     from airflow_provider_assistant.hooks.connection import Settings
@@ -307,6 +306,8 @@ class AssistantHook(BaseHook):
 
         Needs ``manage_documents``. A document that is created or deleted meanwhile may be repeated or left out.
         """
+        from airflow_provider_assistant.api.document_pages import DocumentPages
+
         pages = DocumentPages(self.resolve_site_id(site_id), self.document_routes())
         while pages.call is not None:
             try:
