@@ -132,7 +132,9 @@ def _problem(error: Any) -> str:
 
 
 def _type_in_words(value: Any) -> str:
-    if isinstance(value, Number) and not isinstance(value, bool):
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, Number):
         return "a number"
     name = type(value).__name__
-    return {"bool": "true or false", "list": "a list", "dict": "an object"}.get(name, name)
+    return {"list": "a list", "dict": "an object"}.get(name, name)

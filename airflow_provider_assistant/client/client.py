@@ -14,7 +14,7 @@ from airflow_provider_assistant.api import errors
 from airflow_provider_assistant.api.call import Call, CallInfo, Response
 from airflow_provider_assistant.client.defaults import ClientDefaults, get_client_defaults
 from airflow_provider_assistant.client.redaction import redactor_of
-from airflow_provider_assistant.client.retry import Attempts, Retries, ambiguous, jittered
+from airflow_provider_assistant.client.retry import Attempts, Retries, ambiguous
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.throttle import DEFAULT_PAUSE_SECONDS, Throttle
 from airflow_provider_assistant.exceptions import (
@@ -63,14 +63,7 @@ class AssistantClient:
         self._rng = parts.rng()
         self._transport = parts.transport(settings)
         self._async_transport = parts.async_transport(settings)
-        self.throttle = Throttle(
-            settings.max_concurrency,
-            patience=settings.retry.outage_seconds,
-            pause=settings.retry.pause_in_outage,
-            longest_pause=settings.retry.max_backoff,
-            now=self._monotonic,
-            rng=self._rng,
-        )
+        self.throttle = Throttle(settings.max_concurrency, settings.retry, now=self._monotonic, rng=self._rng)
         self._blocking = _Way(lambda **_: nullcontext(), _at_once(self._transport.exchange), _at_once(parts.sleep))
         self._awaiting = _Way(self.throttle.slot, self._async_transport.exchange, self.asleep)
         self._redactor = redactor_of(settings.base_url, settings.api_key)
@@ -193,13 +186,13 @@ class AssistantClient:
         throttle = self.throttle
         if isinstance(error, AssistantRateLimitError):
             throttle.answered()
-            throttle.refused(error, self._jittered)
+            throttle.refused(error)
         elif errors.is_unanswered(outcome):
             throttle.failed(error, sent_at)
             # A gateway with too many requests answers 503; in an outage, this says nothing about the rate.
             is_busy = isinstance(outcome, Response) and outcome.status == 503 and errors.is_of_gateway(outcome)
             if is_busy and throttle.silence < DEFAULT_PAUSE_SECONDS:
-                throttle.slow_down(error, self._jittered)
+                throttle.slow_down(error)
             elif is_busy and self.settings.retry.attempts > 1:
                 throttle.hold(min(error.retry_after or 0.0, self.settings.retry.max_backoff))
         elif isinstance(error, AssistantGatewayError) or isinstance(outcome, AssistantError):
@@ -214,9 +207,6 @@ class AssistantClient:
                 error = replace(error, retryable=True, todo=f"{todo} {error.todo}")
             throttle.stop(error)
         return error
-
-    def _jittered(self, pause: float) -> float:
-        return jittered(pause, self._rng)
 
     def _monotonic(self) -> float:
         try:

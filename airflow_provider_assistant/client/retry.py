@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider_assistant.api.call import Call
-from airflow_provider_assistant.client.throttle import Throttle
+from airflow_provider_assistant.client.throttle import Throttle, jittered
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantError,
@@ -18,10 +18,6 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.texts import counted
 
-# Jitter only lengthens a wait: a request is never sent before the time in ``Retry-After``, and clients that received
-# the same ``Retry-After`` do not return at once. It is a share of the wait, but at least LEAST_JITTER seconds.
-JITTER = 0.1
-LEAST_JITTER = 0.1
 # Longest wait in seconds that is added after repeated 429s whose ``Retry-After`` is 0.
 LONGEST_UNASKED = 1.0
 # Exponent limit of the backoff, which avoids an overflow.
@@ -64,11 +60,6 @@ class RetryPolicy:
     def pause_in_outage(self, tries: int) -> float:
         """Return the seconds between two tries of an outage, after a number of tries from 1."""
         return min(self.backoff(tries), LONGEST_IN_OUTAGE * self.initial_backoff, self.max_backoff)
-
-
-def jittered(pause: float, rng: random.Random) -> float:
-    """Return a wait with up to a tenth of it added, or up to 0.1 s if that is more."""
-    return pause + rng.uniform(0.0, max(JITTER * pause, LEAST_JITTER))
 
 
 @dataclass(slots=True)
