@@ -60,10 +60,9 @@ class AssistantClient:
         self.settings = settings
         self.now = parts.now
         self.asleep = parts.asleep
-        self._rng = parts.rng()
         self._transport = parts.transport(settings)
         self._async_transport = parts.async_transport(settings)
-        self.throttle = Throttle(settings.max_concurrency, settings.retry, now=self._monotonic, rng=self._rng)
+        self.throttle = Throttle(settings.max_concurrency, settings.retry, now=self._monotonic, rng=parts.rng())
         self._blocking = _Way(lambda **_: nullcontext(), _at_once(self._transport.exchange), _at_once(parts.sleep))
         self._awaiting = _Way(self.throttle.slot, self._async_transport.exchange, self.asleep)
         self._redactor = redactor_of(settings.base_url, settings.api_key)
@@ -121,7 +120,7 @@ class AssistantClient:
         policy = self.settings.retry
         if retry_ambiguous is not None:
             policy = replace(policy, retry_ambiguous=retry_ambiguous)
-        retries = Retries(call, policy, self.throttle, self._rng)
+        retries = Retries(call, policy, self.throttle)
         started = self.now()
         while True:
             try:

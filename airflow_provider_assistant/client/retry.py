@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider_assistant.api.call import Call
-from airflow_provider_assistant.client.throttle import Throttle, jittered
+from airflow_provider_assistant.client.throttle import Throttle
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantError,
@@ -92,7 +91,6 @@ class Retries:
     call: Call[Any]
     policy: RetryPolicy
     throttle: Throttle
-    rng: random.Random
     # Failures that count as attempts, and those since the last answer to any request of the client.
     failures: int = 0
     tries: int = 0
@@ -111,7 +109,7 @@ class Retries:
         pause = self._refusal(error) if isinstance(error, AssistantRateLimitError) else self._failure(error)
         if not self._may_repeat(error):
             raise error
-        return jittered(pause, self.rng)
+        return self.throttle.jittered(pause)
 
     def _may_repeat(self, error: AssistantError) -> bool:
         # The reply of a gateway, or one that cannot be read, would be the same.

@@ -43,11 +43,6 @@ DEFAULT_PAUSE_SECONDS = 1.0
 SLEEP_PRECISION_SECONDS = 0.004
 
 
-def jittered(pause: float, rng: random.Random) -> float:
-    """Return a wait with up to a tenth of it added, or up to 0.1 s if that is more."""
-    return pause + rng.uniform(0.0, max(JITTER * pause, LEAST_JITTER))
-
-
 class Rate:
     """
     The number of requests per second that the service allows, learned from its refusals.
@@ -221,7 +216,7 @@ class Throttle:
     def slow_down(self, error: AssistantError) -> float:
         """Pause all requests for as long as the service asked, and send fewer of them. Return the seconds."""
         pause = DEFAULT_PAUSE_SECONDS if error.retry_after is None else error.retry_after
-        with_jitter = jittered(pause, self._rng)
+        with_jitter = self.jittered(pause)
         now = self.now()
         self.refusals += 1
         if now >= self._resume:
@@ -238,6 +233,10 @@ class Throttle:
         self._resume = max(self._resume, now + with_jitter)
         self._changed.set()
         return pause
+
+    def jittered(self, pause: float) -> float:
+        """Return a wait with up to a tenth of it added, or up to 0.1 s if that is more."""
+        return pause + self._rng.uniform(0.0, max(JITTER * pause, LEAST_JITTER))
 
     def hold(self, seconds: float) -> None:
         """Pause all requests."""
