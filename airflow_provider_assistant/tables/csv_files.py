@@ -72,7 +72,7 @@ class CsvOptions(BaseModel):
     :param null_texts: Text, or texts, that mean "no value", such as ``\N``. Default: none.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     delimiter: _Character = ""
     quotechar: _Character = '"'

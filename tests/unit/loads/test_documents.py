@@ -308,10 +308,10 @@ def test_findings_are_linked_also_if_the_task_failed(base, service, connection, 
 @pytest.fixture
 def quick(monkeypatch):
     """Retries that do not wait."""
-    from airflow_provider_assistant.client import retry
+    from airflow_provider_assistant.client import retry, throttle
 
     monkeypatch.setattr(retry.RetryPolicy, "backoff", lambda *_: 0.0)
-    monkeypatch.setattr(retry, "LEAST_JITTER", 0.001)
+    monkeypatch.setattr(throttle, "LEAST_JITTER", 0.001)
 
 
 def test_failed_rows_fail_the_task_and_a_retry_sends_only_those(service, connection, run_operator):

@@ -85,7 +85,7 @@ def connect_to(monkeypatch, ledger_home):
         fields = {"conn_type": "assistant", "host": url, "password": "key-of-a-test"}
         monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", json.dumps({**fields, "extra": extra}))
 
-    monkeypatch.setattr("airflow_provider_assistant.client.retry.LEAST_JITTER", 0.0)
+    monkeypatch.setattr("airflow_provider_assistant.client.throttle.LEAST_JITTER", 0.0)
     return connected
 
 
