@@ -311,17 +311,6 @@ class AssistantIncompleteError(AssistantError):
     default_todo = "Run the task again: it sends only the missing ones. The findings give a reason for each."
 
 
-class AssistantIncompleteExportError(AssistantError):
-    """
-    More sites than max_failed_sites could not be read.
-
-    The message names each site and its error.
-    """
-
-    default_safe = "The sites that could be read are written. If none could, the day is unchanged."
-    default_todo = "Run the task again: it reads all sites and replaces the day."
-
-
 class AssistantGateFailedError(AssistantError):
     """
     The evaluation did not pass its gate.

@@ -82,11 +82,6 @@ def for_spreadsheet(text: str) -> str:
     return f"'{text}" if _is_formula(text.lstrip("'")) else text
 
 
-def from_spreadsheet(text: str) -> str:
-    """Return the text for which :func:`for_spreadsheet` returned this one."""
-    return text[1:] if text.startswith("'") and _is_formula(text.lstrip("'")) else text
-
-
 def _is_formula(text: str) -> bool:
     """Return whether a spreadsheet may take a text for a formula, also after characters that cannot be seen."""
     for char in text:

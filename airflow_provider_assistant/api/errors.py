@@ -388,11 +388,6 @@ def detail_of(text: str) -> str:
     return shortened("".join(printable), DETAIL_LENGTH)
 
 
-def short_reason(error: AssistantError) -> str:
-    """Return what happened in a few words: the status if there was an answer."""
-    return status_line(error.status) if isinstance(error, AssistantAPIError) else error.happened
-
-
 def status_line(status: int) -> str:
     """Return a status with its name, such as ``404 Not Found``."""
     try:

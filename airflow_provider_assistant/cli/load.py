@@ -65,13 +65,14 @@ def load(out: Console, args: argparse.Namespace) -> int:
             if running is None or not (failure or running.counts.rows):
                 raise
             failure = error
-        _show(out, args, running, scope.site.site_id, stopped)
+        # If every request has met the same error, it is that of the command.
+        is_of_all = running.cause and not (running.counts.created or running.counts.rejected)
+        raised = failure if stopped or is_of_all else None
+        _show(out, args, running, scope.site.site_id, raised)
     if interruptions.number is not None:
         return INTERRUPTED
-    # Every request has met the same error.
-    has_stopped = stopped or (running.cause and not (running.counts.created or running.counts.rejected))
-    if failure and has_stopped:
-        raise failure
+    if raised:
+        raise raised
     if failure:
         out.error(str(failure))
     return WRONG if failure else OK
