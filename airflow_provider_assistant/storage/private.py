@@ -25,7 +25,7 @@ STATUS = "/proc/self/status"
 def open_to_write(path: StoragePath) -> BinaryIO:
     """Open a file to write bytes, as ``open("wb")`` does. A file that exists keeps its mode."""
     local = local_path(path)
-    if local is not None:
+    if isinstance(local, Path):
         create_private(local)
     return cast("BinaryIO", path.open("wb"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from datetime import date
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -19,6 +20,7 @@ from airflow_provider_assistant.exceptions import AssistantGateFailedError
 from airflow_provider_assistant.sandbox import SandboxServer
 from tests.judge import Judge
 from tests.live import handbook
+from tests.unit.lake.nights import write_statistics
 from tests.versions import bag_of
 
 DAGS = Path(__file__).parents[2] / "dags"
@@ -34,10 +36,7 @@ TASKS = {
         "export_statistics", "export_limits", "export_feedback", "export_requests", "export_loads", "load_warehouse",
         "summarise",
     ],
-    "assistant_weekly_report": ["draw"],
-    "assistant_retention": [
-        "prune_ledger", "prune_lake", "prune_warehouse", "prune_files", "prune_evaluations",
-    ],
+    "assistant_retention": ["prune"],
     "assistant_evaluation": ["ask", "evaluate", "rate"],
     "assistant_compare_sites": ["ask_live", "ask_staging", "compare", "evaluate_live"],
     "assistant_low_confidence": ["ask", "list_low_confidence"],
@@ -264,6 +263,14 @@ def test_nightly_export_of_an_empty_day(load, run_stored_dag, service, connectio
     run = run_stored_dag(load("assistant_nightly_export"))
     assert run.state == "success", run.errors
     assert run.xcom("summarise")["feedback"] == []
+
+
+def test_retention(load, run_stored_dag, ledger_home, tmp_path, monkeypatch):
+    monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_LAKE", str(tmp_path / "lake"))
+    write_statistics(tmp_path / "lake", date(2020, 1, 1), {"a": 1})
+    run = run_stored_dag(load("assistant_retention"))
+    assert run.state == "success", run.errors
+    assert (run.xcom("prune")["days"], run.xcom("prune")["evaluations"]) == (1, 0)
 
 
 def test_safety_set(load, run_stored_dag, service, connection, tmp_path, monkeypatch):

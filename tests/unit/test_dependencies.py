@@ -17,12 +17,9 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = "airflow_provider_assistant"
 # Which extras a folder may count on, besides the package's own dependencies.
 EXTRAS_OF = {
-    f"{PACKAGE}/cli": {"iceberg"},
-    f"{PACKAGE}/erasure": {"iceberg", "warehouse"},
     f"{PACKAGE}/evaluation": {"evaluation", "judge"},
     f"{PACKAGE}/knowledge": {"website"},
-    f"{PACKAGE}/lake/iceberg": {"iceberg"},
-    f"{PACKAGE}/lake/warehouse": {"warehouse"},
+    f"{PACKAGE}/lake": {"warehouse"},
     f"{PACKAGE}/parsing": {"files", "website"},
     f"{PACKAGE}/sandbox": {"sandbox"},
     "dags": set(EXTRAS),

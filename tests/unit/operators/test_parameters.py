@@ -28,6 +28,7 @@ from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOpe
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.operators.feedback_batch import AssistantRateAnswersOperator
 from airflow_provider_assistant.operators.limits import AssistantLimitsOperator
+from airflow_provider_assistant.operators.retention import AssistantRetentionOperator
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from airflow_provider_assistant.sensors.documents import AssistantDocumentsReadySensor
@@ -66,6 +67,7 @@ KINDS = {
     AssistantReadToParquetOperator: {"path": "/m2m/usage", "dataset": "usage", **LAKE},
     AssistantRequestsToParquetOperator: LAKE,
     AssistantStatisticsToParquetOperator: LAKE,
+    AssistantRetentionOperator: {},
     AssistantSubmitChatOperator: MESSAGE,
     AssistantUploadFilesOperator: {"files": "folder"},
 }
@@ -176,7 +178,7 @@ def test_what_a_check_refuses_and_accepts(check):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_wrong_value_of_each_parameter_is_refused_when_the_dag_is_parsed(kind, service, connection):
     for name, check in checks_of(kind).items():
-        for value in WRONG.get(check, ["other", 0])[:2]:
+        for value in WRONG.get(check, ["Other", 0.5])[:2]:
             with pytest.raises(AssistantInputError) as caught:
                 kind(task_id="load_faq", **{**KINDS[kind], name: value})
             assert f"task 'load_faq': {name} " in str(caught.value), value
@@ -217,7 +219,7 @@ def test_the_timeout_of_airflows_sensors_is_checked_as_well(value):
         (AssistantEvaluateOperator, {"baseline": {"day": "yesterday"}}),
         (AssistantEvaluateOperator, {"judge": {"language": "en"}}),
         (AssistantEvaluateOperator, {"judge": 5}),
-        (AssistantReadToParquetOperator, {"read": "nothing"}),
+        (AssistantReadToParquetOperator, {"dataset": "statistics"}),
         (AssistantLoadQAOperator, {"missing_in": "groups"}),
         (AssistantParquetToWarehouseOperator, {"conn_id": "both"}),
         (AssistantDocumentsReadySensor, {"source_name": "a", "document_ids": ["b"]}),

@@ -125,7 +125,6 @@ def test_the_rows_of_all_services_and_sites(fill, export):
         ]
 
 
-@pytest.mark.promise("lake and warehouse", "A day is in a dataset once, whatever task exports it and however often.")
 def test_a_ledger_replaces_its_own_rows_only(fill, export, ledger_home, tmp_path):
     fill.attempt("one", "created", kind="chat", hours=0, details={"mode": "async"})
     for task_id in ("task", "renamed"):
