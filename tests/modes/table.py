@@ -18,6 +18,7 @@ from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOpe
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.operators.feedback_batch import AssistantRateAnswersOperator
 from airflow_provider_assistant.operators.limits import AssistantLimitsOperator
+from airflow_provider_assistant.operators.retention import AssistantRetentionOperator
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from airflow_provider_assistant.sensors.documents import AssistantDocumentsReadySensor
@@ -148,7 +149,11 @@ def other_lake(place: Place) -> dict[str, Any]:
 
 
 def export(place: Place) -> dict[str, Any]:
-    return {**USES, "output_path": place.file("lake"), "file_name": "1.10", "timezone": "UTC"}
+    return {"output_path": place.file("lake"), "timezone": "UTC"}
+
+
+def reply(place: Place) -> dict[str, Any]:
+    return {**USES, **export(place)}
 
 
 LINES = [
@@ -172,7 +177,7 @@ LINES = [
                         "scorers": ["token_f1"], "pass_if": "token_f1 >= 0", "gate": ["token_f1 >= 0"],
                         "baseline": str(Path(place.scores()).parent), "name": NAME, "lake_path": place.file("lake"),
                         "timezone": "UTC"},
-         files=5, others=lambda place: {"name": "2.0"}),
+         files=4, others=lambda place: {"name": "2.0"}),
     Line(AssistantFeedbackOperator,
          lambda place: {**USES, "session_id": SESSION, "request_id": place.request_id, "feedback": "good"},
          posts_later=0, posts=1, others=lambda place: {"feedback": "bad"}),
@@ -182,17 +187,18 @@ LINES = [
          # The second rating of a request does not replace the first one, which findings say.
          posts_later=0, posts=2, second_files=1, others=lambda place: {"rules": {"bad": "token_f1 >= 0"}}),
     Line(AssistantLimitsOperator, lambda place: USES),
-    Line(AssistantFeedbackToParquetOperator, export, files=3, others=other_site),
-    Line(AssistantRequestsToParquetOperator, export, files=3, others=other_site),
-    Line(AssistantLoadsToParquetOperator, export, files=3, others=other_site),
-    Line(AssistantLimitsToParquetOperator, lambda place: {**export(place), "list_keys": {"plans": "name"}}, files=2,
+    Line(AssistantFeedbackToParquetOperator, export, files=2, others=other_lake),
+    Line(AssistantRequestsToParquetOperator, export, files=2, others=other_lake),
+    Line(AssistantLoadsToParquetOperator, export, files=2, others=other_lake),
+    Line(AssistantLimitsToParquetOperator, lambda place: {**reply(place), "list_keys": {"plans": "name"}}, files=1,
          others=other_lake),
-    Line(AssistantStatisticsToParquetOperator, lambda place: {**export(place), "list_keys": {"plans": "name"}},
-         files=3, others=other_site),
+    Line(AssistantStatisticsToParquetOperator, lambda place: {**reply(place), "list_keys": {"plans": "name"}},
+         files=2, others=other_site),
     Line(AssistantReadToParquetOperator,
-         lambda place: {**export(place), "path": f"/m2m/sites/{SITE}/sessions",
+         lambda place: {**reply(place), "path": f"/m2m/sites/{SITE}/sessions",
                         "dataset": "sessions", "list_keys": {"sessions": "session_id"}},
-         files=2, others=lambda place: {"path": f"/m2m/sites/{OTHER_SITE}/sessions"}),
+         files=1, others=lambda place: {"path": f"/m2m/sites/{OTHER_SITE}/sessions"}),
+    Line(AssistantRetentionOperator, lambda place: {"output_path": place.file("lake"), "days": 400}),
     Line(AssistantParquetToWarehouseOperator,
          lambda place: {"output_path": place.file("lake"), "database": place.own("w.duckdb"),
                         "datasets": ["statistics"]}),
