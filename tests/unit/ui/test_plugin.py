@@ -58,4 +58,4 @@ def test_the_tab_is_for_every_operator_that_has_something_to_show():
         if isinstance(found, type) and found.__module__ == module.__name__ and name.endswith("Operator")
     }
     # The base of others.
-    assert concrete - {"AssistantLoadRowsOperator"} == set(plugin.KINDS)
+    assert concrete - {"AssistantLoadRowsOperator", "LedgerExportOperator"} == set(plugin.KINDS)
