@@ -15,7 +15,6 @@ FILES = [*(block for block in BLOCKS if is_dag(block)), *sorted((ROOT / "dags").
 OFFLINE = {
     "after_the_load",
     "assistant_retention",
-    "assistant_weekly_report",
     "export_operations",
     "look_at_feedback",
     "rewrite_feedback",

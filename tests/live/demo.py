@@ -40,11 +40,11 @@ ROOT = Path(__file__).parents[2]
 # Seconds of an answer: long enough to observe that a task defers while it waits.
 THINKING = 4
 RUN_TIMEOUT = 300
-KNOWLEDGE, SMOKE, ASYNC, BATCH, EVALUATION, APPROVAL, COMPARISON, HANDBOOK, EXPORT, REPORT = (
+KNOWLEDGE, SMOKE, ASYNC, BATCH, EVALUATION, APPROVAL, COMPARISON, HANDBOOK, EXPORT = (
     f"assistant_{name}"
     for name in (
         *("knowledge_base", "smoke", "async_chat", "chat_batch", "evaluation", "approve_baseline"),
-        *("compare_sites", "handbook", "nightly_export", "weekly_report"),
+        *("compare_sites", "handbook", "nightly_export"),
     )
 )
 LOADS = ("load_configuration_reference", "upload_guides")
@@ -238,16 +238,11 @@ class Demo:
         check(not problem, str(problem))
 
     def export(self) -> None:
-        """Show the datasets, the warehouse, and the report that the warehouse starts by its asset."""
+        """Show the datasets and the warehouse."""
         import duckdb
         import pyarrow.parquet as pq
 
-        # Asset events that occur while a DAG is paused do not start it later.
-        self.airflow.wait_dag(REPORT)
-        self.airflow.unpause(REPORT)
         self.run_dags(EXPORT)
-        self.runs[REPORT] = self._next_run(REPORT)
-        self.follow(REPORT)
         rows = []
         for task in EXPORTS:
             exported = self.result(EXPORT, task)
@@ -255,15 +250,12 @@ class Demo:
             check(count == exported["rows"], f"{task} wrote {exported['rows']} rows, {count} are there")
             rows.append([task, count, local(exported["path"]).relative_to(self.home)])
         self.screen.show("Rows of the exports, read back", "", ["task", "rows", "file"], rows)
-        view = "assistant.feedback_weekly"
+        view = "assistant.feedback_daily"
         with duckdb.connect(str(self.home / "warehouse.duckdb"), read_only=True) as connection:
             table = connection.table(view).to_arrow_table()
         found = [list(map(str, row.values())) for row in table.to_pylist()]
         self.screen.show(f"The warehouse, view {view}", "", table.column_names, found)
         check(found and self.result(EXPORT, "summarise")["statistics"], "a view without a row")
-        picture = self.result(REPORT, "draw")["path"]
-        self.screen.show("The picture of the weekly report", picture)
-        check(local(picture).read_bytes().startswith(b"\x89PNG"), "the picture is not a PNG file")
 
     def load_knowledge_again(self) -> None:
         """Load the knowledge base a second time: nothing is sent."""
