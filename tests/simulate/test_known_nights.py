@@ -433,6 +433,20 @@ class TestAChatBatch:
         assert retry.result["complete"] == 20
         assert polled
 
+    @pytest.mark.promise("chat", "A question that may have been asked twice is counted by every later try.")
+    def test_what_a_killed_try_has_asked_twice_is_counted_by_a_later_one(self, night: Any) -> None:
+        case = night()
+        # The first try is killed while questions are under way; the second one, after it has asked these again.
+        assert case.ask(Try(end=End(9, "killed"))).error is not None
+        assert case.ask(Try(end=End(60, "killed"))).error is not None
+        twice = {question for question, times in self.asked(case).items() if times > 1}
+        assert twice
+        ended = case.ask()
+        assert not ended.to(*CHATS)
+        assert ended.result["complete"] == 20
+        assert len(twice) <= ended.result["possibly_duplicated"] <= CONCURRENCY
+        assert ended.result["findings"]
+
     def test_answers_of_a_terminated_batch_are_not_polled_again(self, night: Any) -> None:
         case = night(settings={"processing_seconds": 8.0})
         ended = case.ask(Try(then=Answer(latency=1.0), end=End(78, "terminated")))
