@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from airflow_provider_assistant.asking.answers import STATUSES
-from airflow_provider_assistant.asking.schedule import Silence
 from airflow_provider_assistant.exceptions import (
     AssistantError,
     AssistantIncompleteError,
@@ -40,7 +39,7 @@ def batch_failure(
     max_failed: float,
     on_ambiguous: OnAmbiguous,
     *,
-    silence: Silence | None = None,
+    silence: str | None = None,
     reason: str | None = None,
 ) -> AssistantError | None:
     """

@@ -20,9 +20,9 @@ from airflow.providers.common.compat.sdk import (
 from airflow_provider_assistant import parameters
 from airflow_provider_assistant.api import errors
 from airflow_provider_assistant.api.errors import detail_of
-from airflow_provider_assistant.asking.poller import poll_now
-from airflow_provider_assistant.asking.schedule import Schedule
-from airflow_provider_assistant.asking.state import Request
+from airflow_provider_assistant.asking.poller import poll_once
+from airflow_provider_assistant.asking.state import Answer
+from airflow_provider_assistant.asking.wait import Wait
 from airflow_provider_assistant.exceptions import (
     AssistantAPIError,
     AssistantLedgerError,
@@ -140,7 +140,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
                     raise
                 # Airflow's own error of a timeout does not say what the polls met.
                 site_id = self.hook.resolve_site_id()
-                late = timed_out(self._schedule, site_id, self._request, self.hook.client.now())
+                late = timed_out(self._wait, site_id, self._request, self.hook.client.now())
                 raise type(ended)(str(late)) from late
 
     def poke(self, context: Context) -> PokeReturnValue:  # noqa: ARG002
@@ -150,10 +150,11 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         :return: ``is_done``, and the answer as ``xcom_value`` once the chat request is complete.
         :raises AssistantError: The same errors as :meth:`execute`.
         """
-        end = poll_now(self.hook.client, self.hook.resolve_site_id(), self._schedule)
+        request = self._request._replace(polls=self._polls_before + self._wait.polls)
+        end = poll_once(self.hook.client, self.hook.resolve_site_id(), self._wait, request)
         if end is None:
             return PokeReturnValue(is_done=False)
-        return PokeReturnValue(is_done=True, xcom_value=self._answer(event_of_end(self._schedule, end)))
+        return PokeReturnValue(is_done=True, xcom_value=self._answer(event_of_end(self._wait, end)))
 
     @explained
     def execute_complete(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -174,17 +175,17 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         return FailureContext(doing, "The chat was submitted before, and stays at the service: a sensor only reads.")
 
     @cached_property
-    def _request(self) -> Request:
+    def _request(self) -> Answer:
         started = self._started or self.hook.client.now()
-        return Request("", self.request_id, "", started, polls=self._polls_before)
+        return Answer("", request_id=self.request_id, submitted_at=started, polls=self._polls_before)
 
     @cached_property
-    def _schedule(self) -> Schedule:
+    def _wait(self) -> Wait:
         """What the polls of this process have met. Airflow decides when a sensor polls, and when it stops."""
         now = self.hook.client.now()
-        schedule = Schedule(interval=self.poke_interval, deadline=math.inf, now=now)
-        schedule.add(self._request, now)
-        return schedule
+        wait = Wait(interval=self.poke_interval, deadline=math.inf, now=now)
+        wait.first_poll(self._request, now)
+        return wait
 
     def _poll_or_defer(self, context: Context) -> Any:
         """Poll once on the worker; if there is no answer yet, leave the others to the triggerer."""
@@ -193,6 +194,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
             return ended.xcom_value
         now = self.hook.client.now()
         site_id = self.hook.resolve_site_id()
+        started = self._request.submitted_at or now
         longest_interval = None
         if self.exponential_backoff:
             longest_interval = self.max_wait.total_seconds() if self.max_wait else self.timeout
@@ -203,11 +205,11 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         }
         trigger = AssistantChatRequestTrigger(
             **rendered,
-            since=self._request.submitted_at,
-            deadline=self._request.submitted_at + self.timeout,
+            since=started,
+            deadline=started + self.timeout,
             poll_interval=self.poke_interval,
             longest_interval=longest_interval,
-            polls=self._schedule.polls,
+            polls=self._wait.polls,
             not_before=now + events.SETTLING_SECONDS,
             rendered=rendered,
         )
