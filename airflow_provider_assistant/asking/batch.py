@@ -186,7 +186,7 @@ class Batch:
         }
         replace(table.replace_schema_metadata(metadata), job.output)
         try:
-            self.record_ends(self.answers)
+            self._record_ends(self.answers)
         except AssistantLedgerError as error:
             # The answers are written, and the next try records the ends.
             log.warning("How the requests ended is not recorded: %s", error)
@@ -231,7 +231,7 @@ class Batch:
         # The ledger may not have recorded it.
         return found | {question_id for question_id, answer in self.answers.items() if answer.is_maybe_second}
 
-    def record_ends(self, answers: Mapping[str, Answer]) -> None:
+    def _record_ends(self, answers: Mapping[str, Answer]) -> None:
         """Record in the ledger how requests ended: a later try asks those again that have no answer."""
         if self._job.mode == "sync":
             # The answer came with its request, which never was open.
@@ -251,7 +251,7 @@ class Batch:
         saved = self._state.read()
         # An earlier try may have been killed before it recorded them.
         ended = {question_id: answer for question_id, answer in saved.items() if answer.status != "open"}
-        self.record_ends({**ended, **published})
+        self._record_ends({**ended, **published})
         kept = {question_id: answer for question_id, answer in saved.items() if answer.status == "complete"}
         opened = {question_id: answer for question_id, answer in saved.items() if answer.status == "open"}
         earlier = self._read_earlier({**opened, **published, **kept})

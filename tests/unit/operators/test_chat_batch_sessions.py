@@ -7,8 +7,7 @@ from collections import Counter
 
 import pytest
 
-from airflow_provider_assistant.asking import batch as batch_module
-from airflow_provider_assistant.asking import sessions as sessions_module
+from airflow_provider_assistant.asking.batch import Batch
 from tests.documented import FAILED, LOST, DocumentedAssistant, answer_to
 from tests.unit.operators.batches import Killed, rows_of
 
@@ -83,12 +82,14 @@ def test_a_task_that_was_killed_while_it_closed_sessions(count, assistant, ask, 
     without_answer = some_of(rng, messages)
     assistant.outcomes = dict.fromkeys(without_answer, FAILED)
 
-    async def closed(settings, site_id, sessions):
-        await sessions_module.close_sessions(settings, site_id, sessions[:count])
+    close = Batch._close
+
+    async def closed(batch, sessions):
+        await close(batch, sessions[:count])
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(batch_module, "close_sessions", closed)
+        patched.setattr(Batch, "_close", closed)
         with pytest.raises(Killed):
             ask(source)
     assistant.outcomes = {}
