@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -31,7 +31,7 @@ from airflow_provider_assistant.asking.answers import (
 from airflow_provider_assistant.asking.earlier import Attempts, Earlier, read_earlier
 from airflow_provider_assistant.asking.poller import LAST_POLL, Poller
 from airflow_provider_assistant.asking.questions import SESSION, Question, Questions
-from airflow_provider_assistant.asking.state import Answer, Writer, state_of
+from airflow_provider_assistant.asking.state import Answer, Writer, merged, state_of
 from airflow_provider_assistant.asking.wait import Wait
 from airflow_provider_assistant.client.cancellation import GRACE, CancellableRunner
 from airflow_provider_assistant.client.client import AssistantClient
@@ -91,20 +91,6 @@ class AskJob:
     timeout: float
     poll_interval: float
     on_ambiguous: OnAmbiguous = "retry"
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """
-    The end of a batch.
-
-    :param table: The output.
-    :param counts: See :func:`~airflow_provider_assistant.asking.answers.counts`; with ``sessions_closed``,
-        ``sessions_not_closed`` and ``findings``, the path of the findings or None.
-    """
-
-    table: pa.Table
-    counts: dict[str, Any]
 
 
 class Batch:
@@ -173,8 +159,13 @@ class Batch:
         """Stop sending, and make :meth:`run` return within a few seconds. A signal handler may call this."""
         self._runner.cancel()
 
-    def finish(self) -> Asked:
-        """Close the sessions, write the output and the findings, and record how the requests ended."""
+    def finish(self) -> tuple[pa.Table, dict[str, Any]]:
+        """
+        Close the sessions, write the output and the findings, and record how the requests ended.
+
+        :return: The output, and its counts: see :func:`~airflow_provider_assistant.asking.answers.counts`; with
+            ``sessions_closed``, ``sessions_not_closed`` and ``findings``, the path of the findings or None.
+        """
         job = self._job
         closed, not_closed = self.close_sessions()
         table = output_table(self._questions, self.answers, self.silence)
@@ -186,14 +177,14 @@ class Batch:
         }
         replace(table.replace_schema_metadata(metadata), job.output)
         try:
-            self._record_ends(self.answers)
+            self._record_ends(self.answers.values())
         except AssistantLedgerError as error:
             # The answers are written, and the next try records the ends.
             log.warning("How the requests ended is not recorded: %s", error)
         self._state.remove()
         result = counts(table, self.answers, self.maybe_second)
         sessions = {"sessions_closed": closed, "sessions_not_closed": not_closed}
-        return Asked(table, {**result, **sessions, "findings": findings})
+        return table, {**result, **sessions, "findings": findings}
 
     def close_sessions(self) -> tuple[int, int]:
         """
@@ -231,13 +222,13 @@ class Batch:
         # The ledger may not have recorded it.
         return found | {question_id for question_id, answer in self.answers.items() if answer.is_maybe_second}
 
-    def _record_ends(self, answers: Mapping[str, Answer]) -> None:
+    def _record_ends(self, answers: Iterable[Answer]) -> None:
         """Record in the ledger how requests ended: a later try asks those again that have no answer."""
         if self._job.mode == "sync":
             # The answer came with its request, which never was open.
             return
         found: dict[str, chats.RequestEnd] = {}
-        for answer in answers.values():
+        for answer in answers:
             if answer.request_id:
                 state = "timed_out" if answer.status == "open" else answer.status
                 ended_at = None if answer.ended_at is None else datetime.fromtimestamp(answer.ended_at, UTC)
@@ -248,13 +239,10 @@ class Batch:
 
     def _begin(self, published: Mapping[str, Answer]) -> None:
         """Begin a try: keep the answers of earlier tries, and correct what a killed one left in the ledger."""
-        saved = self._state.read()
+        saved = merged([*published.values(), *self._state.read().values()])
         # An earlier try may have been killed before it recorded them.
-        ended = {question_id: answer for question_id, answer in saved.items() if answer.status != "open"}
-        self._record_ends({**ended, **published})
-        kept = {question_id: answer for question_id, answer in saved.items() if answer.status == "complete"}
-        opened = {question_id: answer for question_id, answer in saved.items() if answer.status == "open"}
-        earlier = self._read_earlier({**opened, **published, **kept})
+        self._record_ends(answer for answer in saved.values() if answer.status != "open")
+        earlier = self._read_earlier({name: one for name, one in saved.items() if one.status in {"open", "complete"}})
         chats.correct(self._ledger, self._scope_ledger.scope, earlier.corrections)
         self.answers = {question_id: answer._replace(is_reused=True) for question_id, answer in self.answers.items()}
         self._state.begin(list(self.answers.values()))
@@ -433,10 +421,15 @@ class Batch:
             self._writer.add(request)
             poller.add(request)
             return
-        fields = ("raw_json", "confidence_level", "confidence_score")
-        raw, level, score = (getattr(answer, name) for name in fields)
         self._ended(
-            request.ended("complete", now, answer=answer.text, raw=raw, confidence_level=level, confidence_score=score)
+            request.ended(
+                "complete",
+                now,
+                answer=answer.text,
+                raw=answer.raw_json,
+                confidence_level=answer.confidence_level,
+                confidence_score=answer.confidence_score,
+            )
         )
 
     def _lost(self, item: Item) -> None:

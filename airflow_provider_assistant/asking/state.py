@@ -144,12 +144,8 @@ class BatchState:
 
         :raises AssistantError: The folder cannot be read on this machine.
         """
-        answers: dict[str, Answer] = {}
         with self._reading():
-            for answer in self._added():
-                known = answers.get(answer.question_id, answer)
-                answers[answer.question_id] = max(known, answer, key=_precedence)
-        return answers
+            return merged(self._added())
 
     def read_open(self) -> list[Answer]:
         """
@@ -201,6 +197,15 @@ class BatchState:
                 todo="Worker and triggerer both have to reach output_path: give an object storage URL or a "
                 "shared folder, or deferrable=False.",
             ) from error
+
+
+def merged(answers: Iterable[Answer]) -> dict[str, Answer]:
+    """Return one answer for each question: a complete one if there is one, otherwise the latest."""
+    found: dict[str, Answer] = {}
+    for answer in answers:
+        known = found.get(answer.question_id, answer)
+        found[answer.question_id] = max(known, answer, key=_precedence)
+    return found
 
 
 def _precedence(answer: Answer) -> tuple[bool, float, bool, int]:

@@ -75,7 +75,7 @@ def ask(
     with run.ledger() as ledger, Batch(job, ledger, questions).opened() as batch, signals.ending(batch.end):
         with out.progress(f"asking {site.site_id}") as shown, _watched(batch, len(questions.rows), shown):
             batch.run()
-        table = batch.finish().table
+        table, _ = batch.finish()
     if "complete" not in table["status"].to_pylist():
         reason = next(filter(None, table["error"].to_pylist()), "no reason is known")
         raise AssistantIncompleteError(

@@ -32,7 +32,7 @@ from airflow_provider_assistant.triggers.deferral import defer, is_deferrable, r
 from airflow_provider_assistant.triggers.events import raise_failure
 
 if TYPE_CHECKING:
-    from airflow_provider_assistant.asking.batch import Asked, Batch, Mode
+    from airflow_provider_assistant.asking.batch import Batch, Mode
 
 
 class AssistantChatBatchOperator(AssistantSourceOperator):
@@ -271,7 +271,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
                     self._defer(batch)
                 # Again: another instance may have written it meanwhile.
                 check_owner(job.output, run)
-                return self._finish(batch.finish(), batch.silence, context)
+                return self._finish(batch, context)
 
     def _defer(self, batch: Batch) -> NoReturn:
         site_id = self.hook.resolve_site_id()
@@ -299,20 +299,21 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         )
         defer(self, trigger, now=now)
 
-    def _finish(self, asked: Asked, silence: str | None, context: Context) -> dict[str, Any]:
-        """Return the result of a batch whose answers are written, or raise the error that makes it fail."""
+    def _finish(self, batch: Batch, context: Context) -> dict[str, Any]:
+        """Write the answers, and return the result of the batch, or raise the error that makes it fail."""
+        table, counts = batch.finish()
         site = self.hook.site().columns()
-        self.lineage_outputs = (table_at(self.output_path, asked.table),)
+        self.lineage_outputs = (table_at(self.output_path, table),)
         if self.lake_path is not None:
             common = {**site, "kind": "batch", "name": self.task_id}
-            rows = [{**common, **row} for row in rows_of_dataset(asked.table)]
+            rows = [{**common, **row} for row in rows_of_dataset(table)]
             publish_run(self, context, rows, self.lake_path, datasets.ANSWERS)
-        result = {**asked.counts, "site_id": self.hook.resolve_site_id(), "output_path": self.output_path}
+        result = {**counts, "site_id": self.hook.resolve_site_id(), "output_path": self.output_path}
         self._result = result
         metrics.questions({status: result[status] for status in STATUSES})
         self.log.info("Site %r, %s: %s.", result["site_id"], counted(result["rows"], "question"), batch_summary(result))
-        reason = reason_of_stop(asked.table)
-        failure = batch_failure(result, self.max_failed, self.on_ambiguous, silence=silence, reason=reason)
+        reason = reason_of_stop(table)
+        failure = batch_failure(result, self.max_failed, self.on_ambiguous, silence=batch.silence, reason=reason)
         if failure:
             raise failure
         warn_of_findings(result["findings"])
