@@ -14,7 +14,7 @@ from airflow_provider_assistant.exceptions import OWN_PATH, AssistantInputError
 from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.loading.findings import Finding, FindingsFile, Kind
 from airflow_provider_assistant.quantiles import percentiles
-from airflow_provider_assistant.storage.paths import StoragePath
+from airflow_provider_assistant.storage.opening import StoragePath
 from airflow_provider_assistant.texts import storable
 
 if TYPE_CHECKING:
