@@ -124,7 +124,7 @@ def read_questions(
     any_type = [*key_columns, *(column for column in (session, turn) if column is not None)]
     selected = Columns(required=tuple(dict.fromkeys([*texts, *any_type])), texts=frozenset(texts), rest=True)
     parts = read_rows(source, selected, csv_options=csv_options, allowed_root=allowed_root, allow_empty=allow_empty)
-    rows = read_columns(parts, selected.texts)
+    rows = read_columns(parts, selected.texts).repeated(repeat)
     check_count(rows.count, allow_empty)
     for name in selected.required:
         # A source without rows may have no columns.
@@ -132,80 +132,64 @@ def read_questions(
     # An optional field whose column the source does not have is not sent.
     names = {name: column for name, column in names.items() if column in rows.columns}
     _check_sessions(repeat, turn, session, key_columns, names_sessions=SESSION in names or SESSION in constants)
+    where = {name: f"column {column!r}" for name, column in names.items()}
+    fields = {
+        name: without_blanks(rows.columns[column]) if name in _OPTIONAL else rows.columns[column]
+        for name, column in names.items()
+    }
+    turns: dict[int, _Turn] = {}
     keys, bad_keys = key_texts(rows.columns, key_columns)
     # If a row has both, the problem of the row is reported.
     problems = bad_keys | rows.problems
-    turns: dict[int, _Turn] = {}
-    sent_names = names
     if turn is not None:
-        values = (rows.columns[name] for name in (names["message"], names[SESSION], turn))
-        turns = _turns(*values, unread=problems)
         # This column names conversations, not sessions. Each repetition of a conversation gets a new session.
-        sent_names = {name: column for name, column in names.items() if name != SESSION}
-    fields = {
-        name: without_blanks(rows.columns[column]) if name in _OPTIONAL else rows.columns[column]
-        for name, column in sent_names.items()
-    }
-    where = {name: f"column {column!r}" for name, column in names.items()}
+        del fields[SESSION]
+        turns = _turns(fields["message"], rows.columns[names[SESSION]], rows.columns[turn], problems, repeat)
     questions = []
     for position in range(rows.count):
-        sent = {**constants, **{name: values[position] for name, values in fields.items()}}
-        sent = {name: value for name, value in sent.items() if value is not None}
-        problem = problems.get(position) or _problem(sent, where)
-        row = _Row(position, {name: value for name, value in sent.items() if isinstance(value, str)}, problem)
-        key = [column[position] for column in keys]
-        label = key_label(key_columns, key) if key else key_label(("message",), [row.sent.get("message")])
-        row_key = bad_row_key(position + 1) if position in problems else hash_of(encoded(key) if key else row.content)
-        questions += [row.question(row_key, label, turns.get(position), number + 1) for number in range(repeat)]
+        row, repetition = position // repeat + 1, position % repeat + 1
+        values = {**constants, **{name: column[position] for name, column in fields.items()}}
+        problem = problems.get(position) or _problem(values, where)
+        sent = {name: value for name, value in sorted(values.items()) if isinstance(value, str)}
+        content = encoded([text for pair in sent.items() for text in pair])
+        key_parts = [column[position] for column in keys]
+        key = bad_row_key(row) if position in problems else hash_of(encoded(key_parts) if key_parts else content)
+        if repetition > 1:
+            # The first repetition keeps the key of the question: a retry with a larger ``repeat`` keeps its answer.
+            key = hash_of(encoded([key, str(repetition)]))
+        place = turns.get(position, _Turn(None, key))
+        question = Question(
+            question_id=hash_of(encoded([key, content, place.conversation])),
+            key=key,
+            label=key_label(key_columns, key_parts) if key_parts else key_label(("message",), [sent.get("message")]),
+            repetition=repetition,
+            row=row,
+            turn=place.number,
+            conversation=place.conversation,
+            fields=sent,
+            problem=problem,
+        )
+        questions.append(question)
     _check_keys(questions)
-    return Questions(questions, _others(rows.columns, names, key_columns, turn, repeat))
-
-
-def _problem(sent: Mapping[str, Any], where: Mapping[str, str]) -> str | None:
-    """Return why a message cannot be sent."""
-    try:
-        # The session is made later.
-        checked(ChatMessage, {SESSION: "thread", **sent}, names=where)
-    except AssistantInputError as error:
-        return str(error)
-    return None
+    return Questions(questions, _others(rows.columns, names, key_columns, turn))
 
 
 class _Turn(NamedTuple):
     """The place of a row in its conversation, and a hash of everything that is said in it."""
 
-    number: int
+    number: int | None
     conversation: str
 
 
-class _Row(NamedTuple):
-    """A row of the source: its position, what is sent, and why it cannot be."""
-
-    position: int
-    sent: dict[str, str]
-    problem: str | None
-
-    @property
-    def content(self) -> str:
-        """What identifies the message."""
-        return encoded([text for pair in sorted(self.sent.items()) for text in pair])
-
-    def question(self, key: str, label: str, turn: _Turn | None, repetition: int) -> Question:
-        """Return a repetition of the question in the row."""
-        # The first repetition keeps the key of the question: a retry with a larger ``repeat`` keeps its answer.
-        key = key if repetition == 1 else hash_of(encoded([key, str(repetition)]))
-        conversation = hash_of(encoded([turn.conversation, str(repetition)])) if turn else key
-        return Question(
-            question_id=hash_of(encoded([key, self.content, conversation])),
-            key=key,
-            label=label,
-            repetition=repetition,
-            row=self.position + 1,
-            turn=turn.number if turn else None,
-            conversation=conversation,
-            fields=self.sent,
-            problem=self.problem,
-        )
+def _problem(values: Mapping[str, Any], where: Mapping[str, str]) -> str | None:
+    """Return why a message cannot be sent."""
+    given = {name: value for name, value in values.items() if value is not None}
+    try:
+        # The session is made later.
+        checked(ChatMessage, {SESSION: "thread", **given}, names=where)
+    except AssistantInputError as error:
+        return str(error)
+    return None
 
 
 def _check_sessions(
@@ -246,37 +230,42 @@ def _check_keys(questions: Sequence[Question]) -> None:
 
 
 def _turns(
-    messages: Sequence[Any], names: Sequence[Any], numbers: Sequence[Any], *, unread: Collection[int]
+    messages: Sequence[Any], names: Sequence[Any], numbers: Sequence[Any], unread: Collection[int], repeat: int
 ) -> dict[int, _Turn]:
     """
     Return the turn of each row that can be read, by its position.
 
     :param names: Conversation of each row.
     :param numbers: Place of each row in its conversation.
+    :param repeat: Number of rows that follow each other and repeat one.
     :raises AssistantInputError: A row has no conversation or no number, or a number is there twice.
     """
     texts, _ = key_column(names)
-    positions_of: dict[str, dict[float, int]] = {}
+    positions_of: dict[tuple[str, int], dict[float, int]] = {}
     for position, name in enumerate(texts):
         if position in unread:
             continue
-        number = _number(numbers[position])
-        if name is None or number is None:
-            problem = f"question {position + 1} has no conversation"
-            if name:
-                problem = f"the turn of question {position + 1}, of conversation {name!r}, is not a number"
-            raise AssistantInputError(problem, safe=NOTHING_SENT, field="turn")
-        if positions_of.setdefault(name, {}).setdefault(number, position) != position:
-            raise AssistantInputError(
-                f"conversation {name!r} has two questions with the same turn", safe=NOTHING_SENT, field="turn"
-            )
+        row, number = position // repeat + 1, _number(numbers[position])
+        if not name:
+            raise _bad_turn(f"question {row} has no conversation")
+        if number is None:
+            raise _bad_turn(f"the turn of question {row}, of conversation {name!r}, is not a number")
+        position_of = positions_of.setdefault((name, position % repeat), {})
+        if number in position_of:
+            raise _bad_turn(f"conversation {name!r} has two questions with the same turn")
+        position_of[number] = position
     turns = {}
-    for name, position_of in positions_of.items():
+    for (name, repetition), position_of in positions_of.items():
         positions = [position for _number, position in sorted(position_of.items())]
         # If a message changes, the whole conversation is another one.
-        conversation = hash_of(encoded([name, *(str(messages[position]) for position in positions)]))
-        turns.update({position: _Turn(turn, conversation) for turn, position in enumerate(positions, start=1)})
+        said = [str(messages[position]) for position in positions]
+        conversation = hash_of(encoded([name, str(repetition), *said]))
+        turns.update({position: _Turn(number, conversation) for number, position in enumerate(positions, start=1)})
     return turns
+
+
+def _bad_turn(problem: str) -> AssistantInputError:
+    return AssistantInputError(problem, safe=NOTHING_SENT, field="turn")
 
 
 def _number(value: Any) -> float | None:
@@ -293,7 +282,6 @@ def _others(
     names: Mapping[str, str],
     key_columns: Sequence[str],
     turn: str | None,
-    repeat: int,
 ) -> pa.Table:
     """Return the columns that the output repeats, after a check of their names."""
     import pyarrow as pa
@@ -323,8 +311,7 @@ def _others(
             todo="Rename it.",
             field="source",
         )
-    repeated = {name: [value for value in values for _ in range(repeat)] for name, values in columns.items()}
-    return pa.table({name: typed(values) for name, values in repeated.items()})
+    return pa.table({name: typed(values) for name, values in columns.items()})
 
 
 def typed(values: Sequence[Any]) -> pa.Array:
