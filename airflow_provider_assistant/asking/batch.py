@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -144,15 +144,18 @@ class Batch:
                 self._read_earlier(self._state.read())
             yield self
 
-    def run(self, *, waits: bool = True) -> bool:
+    def run(self, *, waits: bool = True, on_progress: Callable[[int, int], None] | None = None) -> bool:
         """
         Ask the questions that are left, and wait for their answers.
 
         :param waits: Whether to wait for all answers. If not, all questions are sent that may be sent now.
+        :param on_progress: Called with the number of questions that have ended, and that of all.
         :return: Whether there are requests to wait for.
         :raises AssistantIncompleteError: :meth:`end` was called.
         :raises AssistantError: No question was sent, or the error is one that Airflow must not retry.
         """
+        self._on_progress = on_progress
+        self._done = len(self.answers) - len(self.open)
         return self._runner.run(self._run(waits=waits))
 
     def end(self) -> None:
@@ -204,11 +207,6 @@ class Batch:
     def size(self) -> int:
         """Number of questions. Equal rows are one."""
         return len(self._attempts)
-
-    @property
-    def ended(self) -> int:
-        """Number of questions that have ended; another thread may ask for it."""
-        return sum(answer.status != "open" for answer in list(self.answers.values()))
 
     @property
     def open(self) -> list[Answer]:
@@ -443,6 +441,9 @@ class Batch:
     def _ended(self, answer: Answer) -> None:
         self.answers[answer.question_id] = answer
         self._writer.add(answer)
+        self._done += 1
+        if self._on_progress:
+            self._on_progress(self._done, self.size)
 
     # -- sessions ------------------------------------------------------------------------------------
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import threading
-from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from airflow_provider_assistant.asking.batch import AskJob, Batch
@@ -23,8 +20,6 @@ from airflow_provider_assistant.texts import counted
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Seconds between two updates of the progress bar.
-TICK = 0.1
 ANSWERS = "answers.parquet"
 
 
@@ -73,8 +68,8 @@ def ask(
     )
     questions = _questions(golden, args)
     with run.ledger() as ledger, Batch(job, ledger, questions).opened() as batch, signals.ending(batch.end):
-        with out.progress(f"asking {site.site_id}") as shown, _watched(batch, len(questions.rows), shown):
-            batch.run()
+        with out.progress(f"asking {site.site_id}") as shown:
+            batch.run(on_progress=shown)
         table, _ = batch.finish()
     if "complete" not in table["status"].to_pylist():
         reason = next(filter(None, table["error"].to_pylist()), "no reason is known")
@@ -94,21 +89,3 @@ def _questions(golden: GoldenSet, args: argparse.Namespace) -> Questions:
         repeat=args.repeat,
         turn=args.turn,
     )
-
-
-@contextlib.contextmanager
-def _watched(batch: Batch, total: int, shown: Callable[[int, int], None]) -> Iterator[None]:
-    """Show the progress of a batch while the block runs."""
-    has_ended = threading.Event()
-
-    def watch() -> None:
-        while not has_ended.wait(TICK):
-            shown(batch.ended, total)
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        has_ended.set()
-        watcher.join()
