@@ -332,13 +332,11 @@ class Batch:
                     poller.add(request)
                 if items:
                     await self._send(client, poller, items)
-                if not waits:
-                    await poller.stop()
-                elif self._stopped:
+                if waits and self._stopped:
                     # The client of a sender that has stopped sends nothing any more.
                     async with AssistantClient(self._job.settings) as poller.client:
                         await poller.finish()
-                else:
+                elif waits:
                     await poller.finish()
         finally:
             for request in poller.open.values():

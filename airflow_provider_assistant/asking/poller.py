@@ -6,14 +6,13 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable
-from typing import Self, cast
+from typing import Self
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.replies import ChatRequest
 from airflow_provider_assistant.asking.state import Answer
 from airflow_provider_assistant.asking.wait import Wait
-from airflow_provider_assistant.client.cancellation import GRACE
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.observability import metrics
@@ -92,10 +91,8 @@ class Poller:
         # The event loop's clock goes on steadily, even if the wall clock is set.
         self._epoch = client.now() - asyncio.get_running_loop().time()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._in_flight: set[asyncio.Task[None]] = set()
         self._has_changed = asyncio.Event()
         self._error: Exception | None = None
-        self._is_stopped = False
 
     def now(self) -> float:
         """Return the time by a clock that goes on steadily, in seconds since the epoch."""
@@ -135,12 +132,6 @@ class Poller:
         if self._error:
             raise self._error
 
-    async def stop(self) -> None:
-        """Send no further polls, and wait a few seconds for the replies to those in flight."""
-        self._stop()
-        if self._in_flight:
-            await asyncio.wait(self._in_flight, timeout=GRACE)
-
     async def __aenter__(self) -> Self:
         return self
 
@@ -159,9 +150,9 @@ class Poller:
             while due is not None:
                 await asyncio.sleep(due - self.now())
                 async with self._slots:
-                    if self._is_stopped:
+                    if self._error:
                         return
-                    request = self.open[request.question_id] = await self._poll(request, due)
+                    request = await self._poll(request, due)
                 if request.status != "open":
                     del self.open[request.question_id]
                     self._on_end(request)
@@ -169,12 +160,11 @@ class Poller:
                 due = self.wait.next_poll(request, self.now())
         except Exception as error:  # noqa: BLE001 (finish() raises it)
             self._error = self._error or error
-            self._stop()
 
     async def _poll(self, request: Answer, due: float) -> Answer:
         """Poll a request, and return its answer; the request if it has not ended."""
-        task = cast("asyncio.Task[None]", asyncio.current_task())
-        self._in_flight.add(task)
+        # Also a poll that is cancelled counts.
+        polled = self.open[request.question_id] = request._replace(polls=request.polls + 1)
         self.wait.unanswered += 1
         try:
             reply: ChatRequest | AssistantError = await self.client.asend_once(
@@ -183,19 +173,12 @@ class Poller:
         except NotSentError:
             # The sender has stopped, whose client this is.
             self.wait.unanswered -= 1
+            self.open[request.question_id] = request
             return request
         except AssistantError as error:
             reply = error
-        finally:
-            self._in_flight.discard(task)
         metrics.poll_lag(self.now() - due)
-        polled = request._replace(polls=request.polls + 1)
         return self.wait.end_of(polled, reply, self.now()) or polled
-
-    def _stop(self) -> None:
-        self._is_stopped = True
-        for task in self._tasks - self._in_flight:
-            task.cancel()
 
     def _on_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
