@@ -1,20 +1,21 @@
-"""The output of a batch: one row per question, in the order of the source."""
+"""What a batch leaves: its output with one row per question, its findings, and its counts."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from airflow_provider_assistant.api.confidence import is_low
 from airflow_provider_assistant.exceptions import OWN_PATH, AssistantInputError
 from airflow_provider_assistant.ledger import RunRef
+from airflow_provider_assistant.loading.findings import Finding, FindingsFile, Kind
 from airflow_provider_assistant.quantiles import percentiles
 from airflow_provider_assistant.storage.opening import StoragePath
-from airflow_provider_assistant.texts import cell_text, storable
+from airflow_provider_assistant.texts import storable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import ObjectStoragePath
 
     from airflow_provider_assistant.asking.questions import Question, Questions
-    from airflow_provider_assistant.asking.schedule import Silence
-    from airflow_provider_assistant.asking.state import End, Request
+    from airflow_provider_assistant.asking.state import Answer
 
 STATUSES = ("complete", "failed", "timed_out", "lost", "not_submitted")
 COLUMNS = (
@@ -37,8 +37,11 @@ DATASET = (
     *("key", "repetition", "turn", "message", "answer", "status", "error", "request_id", "session_id"),
     *("submitted_at", "seconds", "confidence_level", "confidence_score"),
 )
-# Column of the questions in a batch state; no source can have a column of this name.
-QUESTION = "\0question"
+# Columns that are fields of an answer.
+_OF_ANSWER = (
+    *("status", "answer", "error", "request_id", "seconds"),
+    *("confidence_level", "confidence_score", "polls", "attempts", "raw"),
+)
 # Beginning of the error of a question that was not submitted because of what ended the submits.
 NOT_SUBMITTED = "not submitted: "
 # Metadata key with the scope of the task that wrote the output. Answers of another task are not reused.
@@ -48,52 +51,31 @@ SITE = b"assistant.site"
 _PERCENTS = (50, 95, 99)
 
 
-def output_table(
-    questions: Questions,
-    others: pa.Table,
-    requests: Mapping[str, Request],
-    ends: Mapping[str, End],
-    silence: Silence | None = None,
-) -> pa.Table:
+def output_table(questions: Questions, answers: Mapping[str, Answer], silence: str | None = None) -> pa.Table:
     """
     Return the questions with their answers.
 
-    :param others: Columns of the source that the output repeats.
     :param silence: Polls without an answer at the end of the wait.
     """
     import pyarrow as pa
 
-    rows = [
-        _row(question, requests.get(question.question_id), ends.get(question.question_id), silence)
-        for question in questions.rows
-    ]
-    for earlier, later in _following(questions):
-        if (
-            rows[earlier]["status"] != "complete"
-            and rows[later]["error"] is None
-            and rows[later]["status"] == "not_submitted"
-        ):
-            turn, status = rows[earlier]["turn"], rows[earlier]["status"]
-            rows[later]["error"] = f"not sent: turn {turn} of its session has no answer ({status})"
-    for row in rows:
-        if row["status"] == "not_submitted" and row["error"] is None:
-            row["error"] = "not sent: the task had stopped"
-    columns = {name: _column(name, [row.get(name) for row in rows]) for name in COLUMNS}
+    rows: dict[str, dict[str, Any]] = {}
+    for conversation in questions.conversations():
+        before = None
+        for question in conversation:
+            row = _row(question, answers.get(question.question_id), silence)
+            if row["status"] == "not_submitted" and row["error"] is None:
+                row["error"] = "not sent: the task had stopped"
+                if before and before["status"] != "complete":
+                    row["error"] = f"not sent: turn {before['turn']} of its session has no answer ({before['status']})"
+            rows[question.question_id] = before = row
+    in_order = [rows[question.question_id] for question in questions.rows]
+    columns = {name: _column(name, [row.get(name) for row in in_order]) for name in COLUMNS}
+    others = questions.others
     return pa.table(columns | {name: others[name] for name in others.column_names})
 
 
-def _following(questions: Questions) -> Iterator[tuple[int, int]]:
-    """Yield the positions of each two turns that follow each other in a conversation, in the order of the turns."""
-    latest: dict[str, int] = {}
-    turns = [position for position, question in enumerate(questions.rows) if question.turn is not None]
-    for position in sorted(turns, key=lambda position: questions.rows[position].turn or 0):
-        conversation = questions.rows[position].conversation
-        if conversation in latest:
-            yield latest[conversation], position
-        latest[conversation] = position
-
-
-def _row(question: Question, request: Request | None, end: End | None, silence: Silence | None) -> dict[str, Any]:
+def _row(question: Question, answer: Answer | None, silence: str | None) -> dict[str, Any]:
     row = {
         "key": question.label,
         "repetition": question.repetition,
@@ -101,38 +83,53 @@ def _row(question: Question, request: Request | None, end: End | None, silence: 
         "message": question.fields.get("message"),
         "session_id": question.fields.get("session_id"),
         "question_id": question.question_id,
-        "attempts": 0,
-        "polls": 0,
     }
-    if end:
-        row |= {name: value for name, value in end._asdict().items() if name not in {"session_id", "ended_at"}}
-        row["session_id"] = end.session_id or row["session_id"]
-        row["submitted_at"] = None if end.submitted_at is None else _moment(end.submitted_at)
-        row["completed_at"] = None if end.status == "not_submitted" else _moment(end.ended_at)
-    elif request:
-        row |= {
-            "status": "timed_out",
-            "error": f"{silence}; it may still complete"
-            if silence
-            else "it did not end before the deadline, and may still complete",
-            "request_id": request.request_id,
-            "session_id": request.session_id,
-            "submitted_at": _moment(request.submitted_at),
-            "attempts": request.attempts,
-            "polls": None,
-        }
-    else:
-        row |= {"status": "not_submitted", "error": None}
+    if answer is None:
+        return {**row, "status": "not_submitted", "error": None, "attempts": 0, "polls": 0}
+    row |= {name: getattr(answer, name) for name in _OF_ANSWER}
+    row["session_id"] = answer.session_id or row["session_id"]
+    row["submitted_at"] = _moment(answer.submitted_at)
+    if answer.status == "open":
+        why = silence or "it did not end before the deadline"
+        row |= {"status": "timed_out", "polls": None, "error": f"{why}; it may still complete"}
+    elif answer.status != "not_submitted":
+        row["completed_at"] = _moment(answer.ended_at)
     return row
 
 
-def reason_of_stop(table: pa.Table) -> str | None:
-    """Return why the last of the questions that were not submitted was not; None if that is not known."""
-    found = None
-    for status, error in zip(table["status"].to_pylist(), table["error"].to_pylist(), strict=True):
-        if status == "not_submitted" and error and error.startswith(NOT_SUBMITTED):
-            found = error.removeprefix(NOT_SUBMITTED)
-    return found
+def _moment(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+
+
+def _column(name: str, values: Sequence[Any]) -> pa.Array:
+    """Return one of the columns ``COLUMNS``, with the same type whatever its values are."""
+    import pyarrow as pa
+
+    if name in {"submitted_at", "completed_at"}:
+        return pa.array(values, pa.timestamp("us", tz="UTC"))
+    if name in {"seconds", "confidence_score"}:
+        return pa.array(values, pa.float64())
+    if name in {"attempts", "polls", "repetition", "turn"}:
+        return pa.array(values, pa.int32())
+    return pa.array([None if text is None else storable(text) for text in values], pa.string())
+
+
+def rows_of_dataset(table: pa.Table) -> Iterator[dict[str, Any]]:
+    """
+    Yield the rows of the dataset ``answers``, one per question that was asked.
+
+    Equal rows of the source share a request, so they are one row: otherwise each rating of the request would count
+    several times.
+    """
+    request_ids = set()
+    for row in table.select(DATASET).to_pylist():
+        request_id = row["request_id"]
+        if request_id is None or request_id not in request_ids:
+            request_ids.add(request_id)
+            yield {**row, "question": row["message"] or "", "asked_at": row["submitted_at"]}
+
+
+# -- an earlier output ---------------------------------------------------------------------------------
 
 
 def check_owner(path: StoragePath, run: RunRef) -> None:
@@ -154,7 +151,7 @@ def check_owner(path: StoragePath, run: RunRef) -> None:
         )
 
 
-def published(path: ObjectStoragePath, scope: str) -> dict[str, End]:
+def published(path: ObjectStoragePath, scope: str) -> dict[str, Answer]:
     """
     Return the answers in an output that an earlier try of the same task wrote, by question.
 
@@ -162,19 +159,19 @@ def published(path: ObjectStoragePath, scope: str) -> dict[str, End]:
     """
     import pyarrow.parquet as pq
 
-    from airflow_provider_assistant.asking.state import End
+    from airflow_provider_assistant.asking.state import Answer
 
     if _metadata(path).get(SCOPE) != scope.encode():
         return {}
-    names = [name for name in COLUMNS if name in End._fields]
+    names = [*_OF_ANSWER, "question_id", "session_id", "submitted_at", "completed_at"]
     with path.open("rb") as file:
-        table = pq.ParquetFile(file).read([*names, "completed_at"])
+        table = pq.ParquetFile(file).read(names)
     answers = {}
     for row in table.to_pylist():
-        ended_at = row.pop("completed_at")
         if row["status"] == "complete":
-            submitted_at = row.pop("submitted_at").timestamp()
-            answers[row["question_id"]] = End(**row, submitted_at=submitted_at, ended_at=ended_at.timestamp())
+            row["submitted_at"] = row["submitted_at"].timestamp()
+            row["ended_at"] = row.pop("completed_at").timestamp()
+            answers[row["question_id"]] = Answer(**row)
     return answers
 
 
@@ -192,22 +189,48 @@ def _metadata(path: StoragePath | Path) -> Mapping[bytes, bytes]:
     return {}
 
 
-def rows_of_dataset(table: pa.Table) -> Iterator[dict[str, Any]]:
+# -- findings and counts -------------------------------------------------------------------------------
+
+
+def write_findings(
+    output: ObjectStoragePath,
+    questions: Questions,
+    answers: Mapping[str, Answer],
+    maybe_second: Collection[str],
+    dag_id: str,
+) -> str | None:
     """
-    Yield the rows of the dataset ``answers``, one per question that was asked.
+    Write the questions that were not asked, or may have been asked twice; or delete the findings of an earlier run.
 
-    Equal rows of the source share a request, so they are one row: otherwise each rating of the request would count
-    several times.
+    They are next to the output, with a name that dataset readers skip.
+
+    :param maybe_second: Ids of the questions that may have been asked twice.
+    :return: Their path; None if there are none.
     """
-    request_ids = set()
-    for row in table.select(DATASET).to_pylist():
-        request_id = row["request_id"]
-        if request_id is None or request_id not in request_ids:
-            request_ids.add(request_id)
-            yield {**row, "question": row["message"] or "", "asked_at": row["submitted_at"]}
+    path = output.parent / f".{output.stem}.findings.parquet"
+    with FindingsFile(path, always=False, dag_id=dag_id) as file:
+        for conversation in questions.conversations():
+            for question in conversation:
+                is_maybe_second = question.question_id in maybe_second
+                for finding in _findings(question, answers.get(question.question_id), is_maybe_second=is_maybe_second):
+                    file.add(finding)
+    if not file.count:
+        path.unlink(missing_ok=True)
+    return file.listed
 
 
-def counts(table: pa.Table, requests: Iterable[Request], maybe_second: Collection[str]) -> dict[str, Any]:
+def _findings(question: Question, answer: Answer | None, *, is_maybe_second: bool) -> Iterator[Finding]:
+    if is_maybe_second:
+        reason = "an earlier attempt may have asked it as well"
+        ids = [answer.request_id] if answer and answer.request_id else []
+        yield Finding("possibly_duplicated", question.label, reason, question.row, ids)
+    if answer and answer.status == "not_submitted" and answer.error:
+        kind, _, reason = answer.error.partition(": ")
+        if kind in get_args(Kind):
+            yield Finding(cast("Kind", kind), question.label, reason, question.row)
+
+
+def counts(table: pa.Table, answers: Mapping[str, Answer], maybe_second: Collection[str]) -> dict[str, Any]:
     """
     Return the counts and latency percentiles of a batch.
 
@@ -222,13 +245,9 @@ def counts(table: pa.Table, requests: Iterable[Request], maybe_second: Collectio
     complete = table.filter(pc.equal(table["status"], "complete"))
     seconds = complete["seconds"].drop_null().to_pylist()
     quantiles = percentiles(seconds, _PERCENTS) if seconds else [None] * len(_PERCENTS)
-    errors = [
-        error
-        for error, status in zip(table["error"].to_pylist(), table["status"].to_pylist(), strict=True)
-        if error and status == "not_submitted"
-    ]
-    kinds = Counter(error.partition(":")[0] for error in errors)
-    new = [request for request in requests if not request.is_reused]
+    not_submitted = table.filter(pc.equal(table["status"], "not_submitted"))
+    kinds = Counter(error.partition(":")[0] for error in not_submitted["error"].to_pylist())
+    submitted = sum(answer.status != "not_submitted" and not answer.is_reused for answer in answers.values())
     return {
         "rows": table.num_rows,
         **{status: statuses[status] for status in STATUSES},
@@ -237,8 +256,8 @@ def counts(table: pa.Table, requests: Iterable[Request], maybe_second: Collectio
             for percent, value in zip(_PERCENTS, quantiles, strict=True)
         },
         "low_confidence": _low_confidence(complete),
-        "submitted": len(new),
-        "reused": table.num_rows - statuses["not_submitted"] - len(new),
+        "submitted": submitted,
+        "reused": table.num_rows - statuses["not_submitted"] - submitted,
         "possibly_duplicated": len(maybe_second),
         "rejected": kinds["rejected"],
         "ambiguous": kinds["ambiguous"],
@@ -252,33 +271,7 @@ def _low_confidence(complete: pa.Table) -> int | None:
     return sum(is_low(level) for level in complete["confidence_level"].to_pylist())
 
 
-def _moment(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
-
-
-def _column(name: str, values: Sequence[Any]) -> pa.Array:
-    """Return one of the columns ``COLUMNS``, with the same type whatever its values are."""
-    import pyarrow as pa
-
-    if name in {"submitted_at", "completed_at"}:
-        return pa.array(values, pa.timestamp("us", tz="UTC"))
-    if name in {"seconds", "confidence_score"}:
-        return pa.array(values, pa.float64())
-    if name in {"attempts", "polls", "repetition", "turn"}:
-        return pa.array(values, pa.int32())
-    return pa.array([None if text is None else storable(text) for text in values], pa.string())
-
-
-def typed(values: Sequence[Any]) -> pa.Array:
-    """Return a column with the values of a source; values without a common type become text, lists JSON."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        column = pa.array(values)
-        if pa.types.is_nested(column.type):
-            # Parquet cannot store all nested types. Writing one to memory is the way to find out.
-            pq.write_table(pa.table({"": column}), pa.BufferOutputStream())
-    except (pa.ArrowException, ValueError, TypeError, OverflowError):
-        return pa.array([None if value is None else cell_text(value) for value in values], pa.string())
-    return column
+def reason_of_stop(table: pa.Table) -> str | None:
+    """Return why the last of the questions that were not submitted was not; None if that is not known."""
+    errors = [error for error in table["error"].to_pylist() if error and error.startswith(NOT_SUBMITTED)]
+    return str(errors[-1]).removeprefix(NOT_SUBMITTED) if errors else None

@@ -1,5 +1,5 @@
 """
-A batch: ask questions, each once, and wait for their answers.
+A batch: ask questions, each once, wait for their answers, and write them.
 
 What is done is what the ledger recorded or the batch state saved. So a first try, a retry and a task that was
 deferred do the same: they look at what is known of each question, and send and poll what is left, turn by turn.
@@ -8,35 +8,55 @@ deferred do the same: they look at what is known of each question, and send and 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.api.payloads import SessionClose, checked
 from airflow_provider_assistant.api.replies import ApiReply, ChatAnswer
-from airflow_provider_assistant.asking.answers import NOT_SUBMITTED
-from airflow_provider_assistant.asking.earlier import Earlier, EarlierTries, earlier_tries
+from airflow_provider_assistant.asking.answers import (
+    NOT_SUBMITTED,
+    SCOPE,
+    SITE,
+    counts,
+    output_table,
+    published,
+    write_findings,
+)
+from airflow_provider_assistant.asking.earlier import Attempts, Earlier, read_earlier
 from airflow_provider_assistant.asking.poller import LAST_POLL, Poller
-from airflow_provider_assistant.asking.questions import Question, Questions
-from airflow_provider_assistant.asking.schedule import Schedule, Silence
-from airflow_provider_assistant.asking.sessions import close_sessions, ended_sessions
-from airflow_provider_assistant.asking.state import BatchState, End, Request, Writer
+from airflow_provider_assistant.asking.questions import SESSION, Question, Questions
+from airflow_provider_assistant.asking.state import Answer, Writer, merged, state_of
+from airflow_provider_assistant.asking.wait import Wait
 from airflow_provider_assistant.client.cancellation import GRACE, CancellableRunner
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
+from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_each
 from airflow_provider_assistant.exceptions import (
     AssistantAuthenticationError,
     AssistantError,
     AssistantIncompleteError,
     AssistantLedgerError,
+    AssistantNotFoundError,
+    AssistantPermissionError,
 )
-from airflow_provider_assistant.ledger import Claim, Ledger, Outcome, ScopeLedger, chats
+from airflow_provider_assistant.ledger import Claim, Ledger, Outcome, RunRef, Scope, Site, chats, key_of
 from airflow_provider_assistant.loading.decide import ELSEWHERE
+from airflow_provider_assistant.loading.findings import DAG_ID
 from airflow_provider_assistant.loading.options import MAX_BACKOFF, OnAmbiguous
-from airflow_provider_assistant.sending.decide import Item, outcome_of_reply
-from airflow_provider_assistant.sending.sender import Sender
+from airflow_provider_assistant.sending.decide import Item
+from airflow_provider_assistant.sending.sender import BREAKER, Sender
+from airflow_provider_assistant.storage.write import replace
+from airflow_provider_assistant.texts import counted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 log = logging.getLogger(__name__)
 
@@ -49,18 +69,25 @@ class AskJob:
     Describe a batch.
 
     :param settings: Settings of the client; ``max_concurrency`` applies to this batch.
+    :param site: The site that is asked.
+    :param output: The Parquet file to write.
+    :param task: Name of the task, for the ledger.
+    :param run: The task instance, for the ledger.
+    :param scope: The task instance, of which sessions are made.
     :param mode: ``async`` submits questions and polls their requests (``POST …/chat/async``); ``sync`` waits for each
         answer in its own round trip (``POST …/chat``).
-    :param scope: The task instance, of which sessions are made.
     :param timeout: Longest wait for answers after the last question was sent, in seconds.
     :param poll_interval: Longest time between two polls of one request, in seconds.
     :param on_ambiguous: What to do with a question that may have been asked although no usable reply came back.
     """
 
     settings: ClientSettings
-    site_id: str
-    mode: Mode
+    site: Site
+    output: ObjectStoragePath
+    task: str
+    run: RunRef
     scope: str
+    mode: Mode
     timeout: float
     poll_interval: float
     on_ambiguous: OnAmbiguous = "retry"
@@ -70,29 +97,30 @@ class Batch:
     """
     Ask the questions of one task at one site.
 
-    :param questions: The questions.
-    :param state: The files of the batch, shared by worker and triggerer.
-    :param ledger: The ledger.
-    :param scope_ledger: The ledger of this batch's questions and of this try.
-    :ivar requests: Latest request by question.
-    :ivar ends: End by question.
+    :param questions: The questions; None to go on with those of a task that was deferred.
+    :ivar answers: What is known of each question, by its id.
     :ivar silence: Polls without an answer at the end of the wait; None if polls were answered.
     :ivar unrecorded: Number of accepted questions that the ledger could not record.
     """
 
-    def __init__(
-        self, job: AskJob, questions: Questions, state: BatchState, ledger: Ledger, scope_ledger: ScopeLedger
-    ) -> None:
-        self.requests: dict[str, Request] = {}
-        self.ends: dict[str, End] = {}
-        self.silence: Silence | None = None
+    def __init__(self, job: AskJob, ledger: Ledger, questions: Questions | None) -> None:
+        self.answers: dict[str, Answer] = {}
+        self.silence: str | None = None
         self.unrecorded = 0
         self._job = job
-        self._conversations = list(questions.conversations())
-        self._state = state
         self._ledger = ledger
-        self._scope_ledger = scope_ledger
-        self._earlier: dict[str, Earlier] = {}
+        # Sync and async requests of a question are two things: an answer of one is none of the other.
+        scope = Scope(job.site, "chat", key_of(job.scope, job.mode))
+        self._scope_ledger = ledger.of(scope, job.task, job.run)
+        self._state = state_of(job.output, job.scope)
+        self._is_new = questions is not None
+        if questions is None:
+            questions = self._state.read_questions()
+        else:
+            self._state.write_questions(questions)
+        self._questions = questions
+        self._conversations = list(questions.conversations())
+        self._attempts: dict[str, Attempts] = {}
         # Why nothing is sent any more in this try.
         self._stopped: AssistantError | None = None
         self._sender: Sender | None = None
@@ -102,111 +130,132 @@ class Batch:
             on_cancel=self._stop,
         )
 
-    def begin(self, published: Mapping[str, End]) -> None:
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Batch]:
         """
-        Begin a try: keep the answers of earlier tries, and correct what a killed one left in the ledger.
+        Return the batch for a ``with`` block, after a look at what is done already.
 
-        :param published: Answers in the output of an earlier try.
         :raises AssistantStorageError: The batch state cannot be written, and nothing was sent.
         """
-        requests, saved = self._state.read()
-        # An earlier try may have been killed before it recorded them.
-        self._record_ends({**saved, **published})
-        answers = {question_id: end for question_id, end in saved.items() if end.status == "complete"}
-        found = self._read_earlier(requests, {**published, **answers})
-        chats.correct(self._ledger, self._scope_ledger.scope, found.corrections)
-        self.requests = {
-            question_id: request._replace(is_reused=True) for question_id, request in self.requests.items()
-        }
-        self._state.begin(self.requests.values(), self.ends.values())
+        with self._scope_ledger:
+            if self._is_new:
+                self._begin(published(self._job.output, self._job.scope))
+            else:
+                self._read_earlier(self._state.read())
+            yield self
 
-    def resume(self) -> None:
-        """Go on with a try after it was deferred."""
-        self._read_earlier(*self._state.read())
-
-    def run(self, *, waits: bool = True, waited: bool = False) -> bool:
+    def run(self, *, waits: bool = True, on_progress: Callable[[int, int], None] | None = None) -> bool:
         """
         Ask the questions that are left, and wait for their answers.
 
         :param waits: Whether to wait for all answers. If not, all questions are sent that may be sent now.
-        :param waited: Whether the open requests have been waited for already.
+        :param on_progress: Called with the number of questions that have ended, and that of all.
         :return: Whether there are requests to wait for.
         :raises AssistantIncompleteError: :meth:`end` was called.
         :raises AssistantError: No question was sent, or the error is one that Airflow must not retry.
         """
-        return self._runner.run(self._run(waits=waits, waited=waited))
+        self._on_progress = on_progress
+        self._done = len(self.answers) - len(self.open)
+        return self._runner.run(self._run(waits=waits))
 
     def end(self) -> None:
         """Stop sending, and make :meth:`run` return within a few seconds. A signal handler may call this."""
         self._runner.cancel()
 
+    def finish(self) -> tuple[pa.Table, dict[str, Any]]:
+        """
+        Close the sessions, write the output and the findings, and record how the requests ended.
+
+        :return: The output, and its counts: see :func:`~airflow_provider_assistant.asking.answers.counts`; with
+            ``sessions_closed``, ``sessions_not_closed`` and ``findings``, the path of the findings or None.
+        """
+        job = self._job
+        closed, not_closed = self.close_sessions()
+        table = output_table(self._questions, self.answers, self.silence)
+        findings = write_findings(job.output, self._questions, self.answers, self.maybe_second, job.run.dag_id)
+        metadata: Mapping[bytes, bytes] = {
+            SCOPE: job.scope.encode(),
+            SITE: json.dumps(job.site.columns()).encode(),
+            DAG_ID: job.run.dag_id.encode(),
+        }
+        replace(table.replace_schema_metadata(metadata), job.output)
+        try:
+            self._record_ends(self.answers.values())
+        except AssistantLedgerError as error:
+            # The answers are written, and the next try records the ends.
+            log.warning("How the requests ended is not recorded: %s", error)
+        self._state.remove()
+        result = counts(table, self.answers, self.maybe_second)
+        sessions = {"sessions_closed": closed, "sessions_not_closed": not_closed}
+        return table, {**result, **sessions, "findings": findings}
+
     def close_sessions(self) -> tuple[int, int]:
         """
         Close the sessions of this batch that no retry needs (``POST …/chat/session/close``).
 
-        Sessions that the source names stay open.
-
         :return: How many sessions were closed, and how many could not be.
         """
-        sessions = ended_sessions(self._conversations, self.ends)
-        if not sessions:
-            return 0, 0
-        return self._runner.run(close_sessions(self._job.settings, self._job.site_id, sessions))
+        sessions = self._ended_sessions()
+        return self._runner.run(self._close(sessions)) if sessions else (0, 0)
+
+    @property
+    def folder(self) -> str:
+        """Folder of the batch state, for the trigger."""
+        return str(self._state.folder)
 
     @property
     def size(self) -> int:
         """Number of questions. Equal rows are one."""
-        return len(self._earlier)
+        return len(self._attempts)
+
+    @property
+    def open(self) -> list[Answer]:
+        """The requests without an end."""
+        return [answer for answer in self.answers.values() if answer.status == "open"]
 
     @property
     def maybe_second(self) -> set[str]:
         """The questions that this try, or an earlier one, may have asked twice."""
-        found = {question_id for question_id, earlier in self._earlier.items() if earlier.is_maybe_second}
+        found = {question_id for question_id, attempts in self._attempts.items() if attempts.is_maybe_second}
         # The ledger may not have recorded it.
-        return found | {question_id for question_id, request in self.requests.items() if request.is_maybe_second}
+        return found | {question_id for question_id, answer in self.answers.items() if answer.is_maybe_second}
 
-    @property
-    def open(self) -> list[Request]:
-        """The requests without an end."""
-        return [request for question_id, request in self.requests.items() if question_id not in self.ends]
-
-    def record_ends(self) -> None:
-        """Record in the ledger how the requests ended: a later try asks those again that have no answer."""
-        try:
-            self._record_ends(self.ends)
-        except AssistantLedgerError as error:
-            # The answers are written, and the next try records the ends.
-            log.warning("How the requests ended is not recorded: %s", error)
-
-    def _record_ends(self, ends: Mapping[str, End]) -> None:
+    def _record_ends(self, answers: Iterable[Answer]) -> None:
+        """Record in the ledger how requests ended: a later try asks those again that have no answer."""
         if self._job.mode == "sync":
             # The answer came with its request, which never was open.
             return
         found: dict[str, chats.RequestEnd] = {}
-        for end in ends.values():
-            if end.request_id:
-                ended_at = datetime.fromtimestamp(end.ended_at, UTC)
-                found[end.request_id] = chats.RequestEnd(end.status, ended_at, end.session_id)
-        for request in self.open:
-            if request.request_id:
-                found[request.request_id] = chats.RequestEnd("timed_out", None, request.session_id)
-        chats.record_ends(self._ledger.engine, self._scope_ledger.scope.site, found)
+        for answer in answers:
+            if answer.request_id:
+                state = "timed_out" if answer.status == "open" else answer.status
+                ended_at = None if answer.ended_at is None else datetime.fromtimestamp(answer.ended_at, UTC)
+                found[answer.request_id] = chats.RequestEnd(state, ended_at, answer.session_id)
+        chats.record_ends(self._ledger.engine, self._job.site, found)
 
     # -- what is left --------------------------------------------------------------------------------
 
-    def _read_earlier(self, requests: Mapping[str, Request], ends: Mapping[str, End]) -> EarlierTries:
+    def _begin(self, published: Mapping[str, Answer]) -> None:
+        """Begin a try: keep the answers of earlier tries, and correct what a killed one left in the ledger."""
+        saved = merged([*published.values(), *self._state.read().values()])
+        # An earlier try may have been killed before it recorded them.
+        self._record_ends(answer for answer in saved.values() if answer.status != "open")
+        earlier = self._read_earlier({name: one for name, one in saved.items() if one.status in {"open", "complete"}})
+        chats.correct(self._ledger, self._scope_ledger.scope, earlier.corrections)
+        self.answers = {question_id: answer._replace(is_reused=True) for question_id, answer in self.answers.items()}
+        self._state.begin(list(self.answers.values()))
+
+    def _read_earlier(self, saved: Mapping[str, Answer]) -> Earlier:
         """Find out what is known of each question."""
-        found = earlier_tries(
+        found = read_earlier(
             self._conversations,
-            requests,
-            ends,
+            saved,
             self._ledger,
             self._scope_ledger,
             mode=self._job.mode,
             on_ambiguous=self._job.on_ambiguous,
         )
-        self._earlier = found.questions
-        self.requests, self.ends = found.requests, found.ends
+        self._attempts, self.answers = found.attempts, found.answers
         return found
 
     def _items(self) -> list[Item]:
@@ -215,19 +264,19 @@ class Batch:
         for conversation in self._conversations:
             session = None
             for question in conversation:
-                end = self.ends.get(question.question_id)
-                if end is None and question.question_id not in self.requests:
+                answer = self.answers.get(question.question_id)
+                if answer is None:
                     items.append(self._item(question, session))
-                if end is None or end.status != "complete":
+                if answer is None or answer.status != "complete":
                     break
-                session = end.session_id
+                session = answer.session_id
         return items
 
     def _item(self, question: Question, session: str | None) -> Item:
-        number = self._earlier[question.question_id].latest + 1
+        number = self._attempts[question.question_id].latest + 1
         session = session or question.session(self._job.scope, number)
         message = question.message(session)
-        site_id = self._job.site_id
+        site_id = self._job.site.site_id
         call: Any = endpoints.chat(site_id, message)
         if self._job.mode == "async":
             call = endpoints.submit_chat(site_id, message)
@@ -237,113 +286,104 @@ class Batch:
 
     # -- rounds --------------------------------------------------------------------------------------
 
-    async def _run(self, *, waits: bool, waited: bool) -> bool:
+    async def _run(self, *, waits: bool) -> bool:
         retries = self._job.on_ambiguous == "retry"
         client = AssistantClient(self._job.settings.retrying(max_backoff=MAX_BACKOFF, retry_ambiguous=retries))
+        # The trigger has waited for the open requests of a task that was deferred.
+        waited = not self._is_new
         async with client, Writer(self._state) as writer:
             self._writer = writer
             self._now = client.now
             if waited and self.open and not self.silence:
                 # An answer may have come late, or could not be saved.
-                await self._poll_once(client)
+                await self._round(client, [], self.open, seconds=0.0)
             while True:
                 items = [] if self._stopped else self._items()
                 waiting = [] if waited else self.open
                 if not items and not (waiting and waits):
                     return bool(waiting)
-                await self._round(client, items, waiting, waits=waits)
+                await self._round(client, items, waiting, waits=waits, seconds=self._job.timeout)
                 if not waits and self.open:
                     return True
                 waited = True
 
     async def _round(
-        self, client: AssistantClient, items: Sequence[Item], waiting: Sequence[Request], *, waits: bool
+        self,
+        client: AssistantClient,
+        items: Sequence[Item],
+        waiting: Sequence[Answer],
+        *,
+        seconds: float,
+        waits: bool = True,
     ) -> None:
-        """Send questions and poll meanwhile; then wait for the answers, or leave that to the trigger."""
-        poller = self._poller = self._new_poller(client, self._job.timeout)
-        polling = asyncio.create_task(poller.run(waiting))
-        try:
-            if items:
-                await self._send(client, poller, items)
-            if waits:
-                await self._wait(poller, polling)
-            else:
-                poller.stop()
-                await asyncio.wait({polling}, timeout=GRACE)
-        finally:
-            polling.cancel()
-            await asyncio.gather(polling, return_exceptions=True)
-            for request in poller.schedule.waiting:
-                self._writer.add(request)
+        """
+        Send questions and poll meanwhile; then wait for the answers, or leave that to the trigger.
 
-    async def _poll_once(self, client: AssistantClient) -> None:
-        poller = self._new_poller(client, timeout=0.0)
-        poller.close()
-        await poller.run(self.open)
-
-    def _new_poller(self, client: AssistantClient, timeout: float) -> Poller:
+        :param seconds: Longest wait.
+        """
         now = client.now()
-        schedule = Schedule(interval=self._job.poll_interval, deadline=now + timeout, now=now)
+        wait = Wait(interval=self._job.poll_interval, deadline=now + seconds, now=now)
         limit = self._job.settings.max_concurrency
-        return Poller(client, self._job.site_id, schedule, on_end=self._ended, max_concurrency=limit)
-
-    async def _wait(self, poller: Poller, polling: asyncio.Task[None]) -> None:
-        """Wait until all requests have ended, or the deadline has passed."""
-        if not self._stopped:
-            poller.close()
-            await polling
-        else:
-            # The client of a sender that has stopped sends nothing any more.
-            async with AssistantClient(self._job.settings) as other:
-                poller.use(other)
-                poller.close()
-                await polling
-        self.silence = poller.schedule.silence(poller.now())
+        poller = Poller(client, self._job.site.site_id, wait, on_end=self._ended, max_concurrency=limit)
+        self._poller = poller
+        try:
+            async with poller:
+                for request in waiting:
+                    poller.add(request)
+                if items:
+                    await self._send(client, poller, items)
+                if waits and self._stopped:
+                    # The client of a sender that has stopped sends nothing any more.
+                    async with AssistantClient(self._job.settings) as poller.client:
+                        await poller.finish()
+                elif waits:
+                    await poller.finish()
+        finally:
+            for request in poller.open.values():
+                self._writer.add(request)
+        if waits:
+            self.silence = wait.silence(poller.now())
 
     async def _send(self, client: AssistantClient, poller: Poller, items: Sequence[Item]) -> None:
         """Send questions until all are sent, or nothing was accepted for as long as the batch waits for answers."""
-        sender = self._sender = Sender(
-            self._scope_ledger, client, on_outcome=self._count, on_lost=self._lost, outcome_of=outcome_of_reply
-        )
-        sending = asyncio.create_task(sender.run(iter(items)))
-        # A reply that is on its way is waited for.
-        patience = min(client.settings.timeout, LAST_POLL)
+        sender = self._sender = Sender(self._scope_ledger, client, on_outcome=self._count, on_lost=self._lost)
+        giving_up: asyncio.Task[None] | None = None
+        limit = asyncio.timeout(None)
         try:
-            while not sending.done():
-                await asyncio.wait({sending}, timeout=max(0.0, poller.schedule.deadline + patience - poller.now()))
-                if not sending.done() and poller.now() >= poller.schedule.deadline + patience:
-                    await self._give_up(sender, sending)
-            await sending
-        except asyncio.CancelledError:
-            if not sending.cancelled():
-                sending.cancel()
-                await asyncio.gather(sending, return_exceptions=True)
+            async with limit:
+                giving_up = asyncio.create_task(self._give_up(sender, poller, limit))
+                await sender.run(iter(items))
+        except TimeoutError:
+            if not limit.expired():
                 raise
         finally:
             self._sender = None
+            if giving_up:
+                giving_up.cancel()
             self.unrecorded += sum(outcome.state == "created" for outcome in sender.unrecorded)
         self._stopped = sender.breaker.error
         if self._stopped:
             self._leave(items, self._stopped)
 
-    async def _give_up(self, sender: Sender, sending: asyncio.Task[None]) -> None:
+    async def _give_up(self, sender: Sender, poller: Poller, limit: asyncio.Timeout) -> None:
+        # A reply that is on its way is waited for.
+        patience = min(self._job.settings.timeout, LAST_POLL)
+        # Each question that is accepted moves the deadline.
+        while (left := poller.wait.deadline + patience - poller.now()) > 0:  # noqa: ASYNC110
+            await asyncio.sleep(left)
         timeout = f"timeout={self._job.timeout:g} s"
         sender.breaker.open(AssistantIncompleteError(f"the service has accepted no question for {timeout}"))
-        await asyncio.wait({sending}, timeout=GRACE)
-        sending.cancel()
-        await asyncio.wait({sending})
+        limit.reschedule(asyncio.get_running_loop().time() + GRACE)
 
     def _leave(self, items: Sequence[Item], error: AssistantError) -> None:
         """End the questions that were not sent, or raise the error that ends the task."""
         # Polls would meet a refused key as well.
         is_refused = not error.retryable or isinstance(error, AssistantAuthenticationError)
-        is_fatal = is_refused or self._runner.is_cancelled
-        if is_fatal or not (self.requests or self.ends):
+        if is_refused or self._runner.is_cancelled or not self.answers:
             raise error
         log.warning("Not all questions could be submitted; waiting for those that were: %s", error)
         for item in items:
-            question_id = item.row.question_id
-            if question_id not in self.requests and question_id not in self.ends:
+            if item.row.question_id not in self.answers:
                 self._not_submitted(item, f"{NOT_SUBMITTED}{error}")
 
     def _stop(self, error: AssistantIncompleteError) -> None:
@@ -358,44 +398,90 @@ class Batch:
             self._not_submitted(item, f"{outcome.state}: {outcome.error or ''}")
             return
         question: Question = item.row
-        earlier = self._earlier[question.question_id]
+        attempts = self._attempts[question.question_id]
         # The answer of a sync chat comes with its request.
         answer = reply if isinstance(reply, ChatAnswer) else None
-        seconds = answer.call_info.seconds if answer else 0.0
-        request = Request(
-            question_id=question.question_id,
+        now = self._now()
+        request = Answer(
+            question.question_id,
             request_id=reply.created_id,
-            session_id=item.claim.details["session_id"],  # type: ignore[index]
-            submitted_at=round(self._now() - seconds, 6),
-            attempts=earlier.requests + item.attempts.sent,
-            is_maybe_second=bool(outcome.ambiguous) or earlier.may_exist,
+            session_id=(item.claim.details or {})["session_id"],
+            submitted_at=round(now - (answer.call_info.seconds if answer else 0.0), 6),
+            attempts=attempts.requests + item.attempts.sent,
+            is_maybe_second=bool(outcome.ambiguous) or attempts.may_exist,
         )
-        self.requests[question.question_id] = request
-        self._writer.add(request)
         poller = self._poller
-        poller.schedule.deadline = poller.now() + self._job.timeout
+        poller.wait.deadline = poller.now() + self._job.timeout
         if answer is None:
+            self.answers[question.question_id] = request
+            self._writer.add(request)
             poller.add(request)
-        else:
-            self._ended(
-                request.end(
-                    "complete",
-                    seconds,
-                    answer=answer.text,
-                    raw=answer.raw_json,
-                    confidence_level=answer.confidence_level,
-                    confidence_score=answer.confidence_score,
-                )
+            return
+        self._ended(
+            request.ended(
+                "complete",
+                now,
+                answer=answer.text,
+                raw=answer.raw_json,
+                confidence_level=answer.confidence_level,
+                confidence_score=answer.confidence_score,
             )
+        )
 
     def _lost(self, item: Item) -> None:
         self._not_submitted(item, f"skipped: {ELSEWHERE}")
 
     def _not_submitted(self, item: Item, reason: str) -> None:
-        question: Question = item.row
         now = round(self._now(), 6)
-        self._ended(End(question.question_id, "not_submitted", now, error=reason, attempts=item.attempts.sent))
+        answer = Answer(item.row.question_id, "not_submitted", ended_at=now, error=reason, attempts=item.attempts.sent)
+        self._ended(answer)
 
-    def _ended(self, end: End) -> None:
-        self.ends[end.question_id] = end
-        self._writer.add(end)
+    def _ended(self, answer: Answer) -> None:
+        self.answers[answer.question_id] = answer
+        self._writer.add(answer)
+        self._done += 1
+        if self._on_progress:
+            self._on_progress(self._done, self.size)
+
+    # -- sessions ------------------------------------------------------------------------------------
+
+    def _ended_sessions(self) -> list[str]:
+        """
+        Return the sessions that no retry needs; those that the source names stay open.
+
+        A retry goes on with a conversation in its session, and asks a single question again in a new one.
+        """
+        sessions = []
+        for conversation in self._conversations:
+            answers = [self.answers.get(question.question_id) for question in conversation]
+            last = answers[-1]
+            is_named = any(SESSION in question.fields for question in conversation)
+            is_complete = all(answer and answer.status == "complete" for answer in answers)
+            is_single = len(conversation) == 1 and last is not None and last.status == "failed"
+            if last and last.session_id and (is_complete or is_single) and not is_named:
+                sessions.append(last.session_id)
+        return sorted(sessions)
+
+    async def _close(self, sessions: Sequence[str]) -> tuple[int, int]:
+        errors: list[AssistantError] = []
+        closed = 0
+
+        async def close(session: str) -> None:
+            nonlocal closed
+            payload = checked(SessionClose, {"session_id": session})
+            await client.asend(endpoints.close_session(self._job.site.site_id, payload))
+            closed += 1
+
+        async with AssistantClient(self._job.settings) as client:
+            await for_each(
+                sessions,
+                close,
+                max_concurrency=self._job.settings.max_concurrency,
+                # All sessions are of one site, so a 403 or a 404 concerns all of them.
+                breaker=CircuitBreaker(BREAKER, AssistantPermissionError, AssistantNotFoundError),
+                on_error=lambda _, error: errors.append(error),
+            )
+        not_closed = len(sessions) - closed
+        if errors:
+            log.warning("Not closed: %d of %s: %s", not_closed, counted(len(sessions), "session"), errors[0])
+        return closed, not_closed

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from airflow_provider_assistant.asking.questions import Question
-from airflow_provider_assistant.asking.state import End, Request
+from airflow_provider_assistant.asking.state import Answer
 from airflow_provider_assistant.ledger import Known, Ledger, ScopeLedger, chats
 from airflow_provider_assistant.ledger.schema import UNRESOLVED
 from airflow_provider_assistant.loading.decide import ELSEWHERE
@@ -17,12 +17,12 @@ MAY_HAVE_ASKED = "an earlier attempt may or may not have asked it"
 LOST = "its answer was lost with the attempt that asked"
 
 
-class Earlier(NamedTuple):
+class Attempts(NamedTuple):
     """
-    What the ledger knows of a question.
+    What the ledger knows of the attempts at a question.
 
-    :param latest: Number of its latest attempt; 0 if it has none.
-    :param requests: Number of requests that were sent for it.
+    :param latest: Number of the latest attempt; 0 if there is none.
+    :param requests: Number of requests that were sent.
     :param may_exist: Whether it may have been asked by an attempt of which nobody knows the outcome.
     :param is_maybe_second: Whether the attempt that was accepted may not have been the first one to arrive.
     """
@@ -34,169 +34,121 @@ class Earlier(NamedTuple):
 
 
 @dataclass(slots=True)
-class EarlierTries:
+class Earlier:
     """
-    What is known of all questions, each by its id.
+    What is known of all questions.
 
-    :param requests: Requests that were accepted.
-    :param ends: Answers, and questions that are not asked in this try.
+    :param attempts: Attempts at each question.
+    :param answers: Answers, open requests, and questions that are not asked in this try.
     :param corrections: What a killed try left in the ledger otherwise.
     """
 
-    questions: dict[str, Earlier] = field(default_factory=dict)
-    requests: dict[str, Request] = field(default_factory=dict)
-    ends: dict[str, End] = field(default_factory=dict)
+    attempts: dict[str, Attempts] = field(default_factory=dict)
+    answers: dict[str, Answer] = field(default_factory=dict)
     corrections: list[chats.Correction] = field(default_factory=list)
 
 
-def earlier_tries(
+def read_earlier(
     conversations: Sequence[Sequence[Question]],
-    requests: Mapping[str, Request],
-    ends: Mapping[str, End],
+    saved: Mapping[str, Answer],
     ledger: Ledger,
     scope_ledger: ScopeLedger,
     *,
     mode: str,
     on_ambiguous: OnAmbiguous,
-) -> EarlierTries:
+) -> Earlier:
     """
     Return what is known of the questions.
 
-    :param requests: Saved requests.
-    :param ends: Saved ends.
+    :param saved: Saved answers and open requests.
     """
     known = scope_ledger.known([question.key for conversation in conversations for question in conversation])
     sent = {(one.key, one.number): one for one in chats.sent(ledger, scope_ledger.scope)}
-    reader = _Reader(requests, ends, known, sent, mode, on_ambiguous)
+    earlier = Earlier()
     for conversation in conversations:
-        reader.read(conversation)
-    return reader.found
-
-
-class _Reader:
-    """Read what ledger and batch state know of one conversation after the other."""
-
-    def __init__(
-        self,
-        requests: Mapping[str, Request],
-        ends: Mapping[str, End],
-        known: Mapping[str, Sequence[Known]],
-        sent: Mapping[tuple[str, int], chats.Sent],
-        mode: str,
-        on_ambiguous: OnAmbiguous,
-    ) -> None:
-        self.found = EarlierTries()
-        self._requests = requests
-        self._ends = ends
-        self._known = known
-        self._sent = sent
-        self._mode = mode
-        self._on_ambiguous = on_ambiguous
-
-    def read(self, conversation: Sequence[Question]) -> None:
-        """Find out what is known of the questions of a conversation, in their order."""
+        # Later turns depend on the answers before them. If one is asked, all after it are asked again.
         goes_on = True
         for question in conversation:
-            # Later turns depend on the answers before them. If one is asked, all after it are asked again.
-            goes_on = self._question(question, goes_on=goes_on) and goes_on
+            attempts = [(one, sent[one.key, one.number]) for one in known.get(question.key, ())]
+            one = saved.get(question.question_id) if goes_on else None
+            if one and one.status == "open" and mode == "sync":
+                one = None
+            answer = _read_question(earlier, question, attempts, one, mode=mode, goes_on=goes_on)
+            if answer is None and earlier.attempts[question.question_id].may_exist and on_ambiguous == "skip":
+                answer = _not_asked(question, f"ambiguous: {MAY_HAVE_ASKED}")
+            if answer:
+                earlier.answers[question.question_id] = answer
+            goes_on = goes_on and answer is not None and answer.status in {"open", "complete"}
+    return earlier
 
-    def _question(self, question: Question, *, goes_on: bool) -> bool:
-        """
-        Find out what is known of a question.
 
-        :param goes_on: Whether all turns before have answers, or are open.
-        :return: Whether it has an answer, or is open.
-        """
-        question_id = question.question_id
-        attempts = self._known.get(question.key, ())
-        earlier = self._earlier(attempts)
-        end = self._ends.get(question_id) if goes_on else None
-        if end is None:
-            end = self._refused(question, attempts)
-        if end is None and goes_on:
-            earlier = self._take_up(question, attempts, earlier)
-        claim = self._claim(question, attempts)
-        if claim and end and end.status == "complete":
-            self._correct(question, claim, end.request_id, end.ended_at)
-        is_open = question_id in self.found.requests
-        if end is None and not is_open and earlier.may_exist and self._on_ambiguous == "skip":
-            end = self._not_asked(question, f"ambiguous: {MAY_HAVE_ASKED}")
-        self.found.questions[question_id] = earlier
-        if end is None:
-            return is_open
-        self.found.ends[question_id] = end
-        if question_id in self._requests:
-            self.found.requests[question_id] = self._requests[question_id]
-        return is_open or end.status == "complete"
+def _read_question(
+    earlier: Earlier,
+    question: Question,
+    attempts: Sequence[tuple[Known, chats.Sent]],
+    saved: Answer | None,
+    *,
+    mode: str,
+    goes_on: bool,
+) -> Answer | None:
+    """
+    Read what is known of a question, and return its answer, if it has one or is not asked.
 
-    def _earlier(self, attempts: Sequence[Known]) -> Earlier:
-        created = [one for one in attempts if one.state == "created"]
-        unresolved = [one.number for one in attempts if one.state in UNRESOLVED]
-        newest = created[-1].number if created else 0
-        was_sent_again = any(self._sent[one.key, one.number].ambiguous for one in created)
-        return Earlier(
-            latest=attempts[-1].number if attempts else 0,
-            requests=sum(self._sent[one.key, one.number].requests for one in attempts),
-            may_exist=any(number > newest for number in unresolved),
-            is_maybe_second=was_sent_again or any(number < newest for number in unresolved),
-        )
-
-    def _refused(self, question: Question, attempts: Sequence[Known]) -> End | None:
-        """Return the end of a question that is not asked, whatever its attempts were; None for others."""
+    :param goes_on: Whether all turns before have answers, or are open.
+    """
+    earlier.attempts[question.question_id] = _summary(attempts)
+    if saved is None or saved.status == "open":
         if question.problem:
-            return self._not_asked(question, f"rejected: {question.problem}")
-        if attempts and attempts[-1].is_alive:
-            return self._not_asked(question, f"skipped: {ELSEWHERE}")
-        return None
-
-    def _take_up(self, question: Question, attempts: Sequence[Known], earlier: Earlier) -> Earlier:
-        """Take up the request of an earlier try, if there is one. Return what is known then."""
-        question_id = question.question_id
-        same = [one for one in attempts if one.state == "created" and one.content_hash == question_id]
-        if same:
-            earlier = self._accepted_before(question, same[-1], earlier)
-        claim = self._claim(question, attempts)
-        saved = self._requests.get(question_id)
-        if claim and self._mode == "async" and saved and saved.request_id:
-            # A killed try could not record that its request was accepted.
-            self._correct(question, claim, saved.request_id, saved.submitted_at)
-            self.found.requests[question_id] = saved
-        return earlier
-
-    def _accepted_before(self, question: Question, attempt: Known, earlier: Earlier) -> Earlier:
-        """Take up the request of a question, or find that its answer was lost."""
-        sent = self._sent[question.key, attempt.number]
-        saved = self._requests.get(question.question_id)
-        if self._mode == "async" and attempt.remote_id:
-            if saved and saved.request_id == attempt.remote_id:
-                self.found.requests[question.question_id] = saved
-            else:
-                self.found.requests[question.question_id] = Request(
-                    question.question_id,
-                    attempt.remote_id,
-                    sent.session_id or "",
-                    sent.recorded_at.timestamp() if sent.recorded_at else 0.0,
-                    earlier.requests,
-                    is_reused=True,
-                )
-            return earlier
-        self.found.corrections.append(
-            chats.Correction(question.key, attempt.number, "created", "ambiguous", error=LOST)
+            return _not_asked(question, f"rejected: {question.problem}")
+        if attempts and attempts[-1][0].is_alive:
+            return _not_asked(question, f"skipped: {ELSEWHERE}")
+    same = [(one, sent) for one, sent in attempts if one.content_hash == question.question_id]
+    claims = [one for one, _ in same if one.state == "claimed"]
+    if saved and claims and saved.status in {"open", "complete"}:
+        # A killed try could not record that its request was accepted.
+        number, at = claims[-1].number, saved.time
+        earlier.corrections.append(
+            chats.Correction(question.key, number, "claimed", "created", request_id=saved.request_id, ended_at=at)
         )
-        return earlier._replace(may_exist=True)
+        return saved
+    if saved and saved.status != "open":
+        return saved
+    accepted = [(one, sent) for one, sent in same if one.state == "created"]
+    return _take_up(earlier, question, *accepted[-1], saved, mode) if accepted and goes_on else None
 
-    def _correct(self, question: Question, claim: Known, request_id: str | None, at: float) -> None:
-        """Record what a killed try could not record."""
-        self.found.corrections.append(
-            chats.Correction(question.key, claim.number, "claimed", "created", request_id=request_id, ended_at=at)
+
+def _take_up(
+    earlier: Earlier, question: Question, attempt: Known, sent: chats.Sent, saved: Answer | None, mode: str
+) -> Answer | None:
+    """Return the open request of an accepted attempt; None if its answer was lost."""
+    attempts = earlier.attempts[question.question_id]
+    if mode == "async" and attempt.remote_id:
+        if saved and saved.request_id == attempt.remote_id:
+            return saved
+        return Answer(
+            question.question_id,
+            request_id=attempt.remote_id,
+            session_id=sent.session_id or "",
+            submitted_at=sent.recorded_at.timestamp() if sent.recorded_at else 0.0,
+            attempts=attempts.requests,
+            is_reused=True,
         )
+    earlier.corrections.append(chats.Correction(question.key, attempt.number, "created", "ambiguous", error=LOST))
+    earlier.attempts[question.question_id] = attempts._replace(may_exist=True)
+    return None
 
-    @staticmethod
-    def _claim(question: Question, attempts: Sequence[Known]) -> Known | None:
-        """Return the latest claim of the question whose outcome a killed try could not record."""
-        claims = [one for one in attempts if one.state == "claimed" and one.content_hash == question.question_id]
-        return claims[-1] if claims else None
 
-    @staticmethod
-    def _not_asked(question: Question, reason: str) -> End:
-        return End(question.question_id, "not_submitted", 0.0, error=reason)
+def _summary(attempts: Sequence[tuple[Known, chats.Sent]]) -> Attempts:
+    created = [(one, sent) for one, sent in attempts if one.state == "created"]
+    unresolved = [one.number for one, _ in attempts if one.state in UNRESOLVED]
+    newest = created[-1][0].number if created else 0
+    return Attempts(
+        latest=attempts[-1][0].number if attempts else 0,
+        requests=sum(sent.requests for _, sent in attempts),
+        may_exist=any(number > newest for number in unresolved),
+        is_maybe_second=any(sent.ambiguous for _, sent in created) or any(number < newest for number in unresolved),
+    )
+
+
+def _not_asked(question: Question, reason: str) -> Answer:
+    return Answer(question.question_id, "not_submitted", ended_at=0.0, error=reason)

@@ -1,18 +1,18 @@
-"""Poll async chat requests, one or ten thousand (``GET …/chat/requests/{request_id}``), when :mod:`.schedule` says."""
+"""Poll async chat requests, one or ten thousand (``GET …/chat/requests/{request_id}``), when a :class:`.Wait` says."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-import math
 from collections.abc import Callable, Iterable
+from typing import Self
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.replies import ChatRequest
-from airflow_provider_assistant.asking.schedule import DuePoll, Schedule
-from airflow_provider_assistant.asking.state import End, Request
+from airflow_provider_assistant.asking.state import Answer
+from airflow_provider_assistant.asking.wait import Wait
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.observability import metrics
@@ -29,185 +29,162 @@ LAST_POLL = 120.0
 async def poll_until(
     client: AssistantClient,
     site_id: str,
-    schedule: Schedule,
-    requests: Iterable[Request],
+    wait: Wait,
+    requests: Iterable[Answer],
     *,
-    on_end: Callable[[End], None],
+    on_end: Callable[[Answer], None],
     max_concurrency: int = 1,
 ) -> None:
     """
-    Poll chat requests until all have ended or the deadline of the schedule has passed.
+    Poll chat requests until all have ended or the deadline of the wait has passed.
 
-    :param on_end: Called with the end of each request.
+    :param on_end: Called with the answer of each request.
     :param max_concurrency: Maximum number of polls in flight.
     :raises AssistantError: Further polls would get the same error, such as a 401.
     """
-    poller = Poller(client, site_id, schedule, on_end=on_end, max_concurrency=max_concurrency)
-    poller.close()
-    await poller.run(requests)
+    async with Poller(client, site_id, wait, on_end=on_end, max_concurrency=max_concurrency) as poller:
+        for request in requests:
+            poller.add(request)
+        await poller.finish()
 
 
-def poll_now(client: AssistantClient, site_id: str, schedule: Schedule) -> End | None:
+def poll_once(client: AssistantClient, site_id: str, wait: Wait, request: Answer) -> Answer | None:
     """
-    Send the next poll of a schedule at once, due or not, and return the end of its request.
+    Send one poll at once, and return the answer of a request that has ended.
 
     :raises AssistantError: Further polls would get the same error.
     """
-    poll = schedule.take(math.inf)
-    if poll is None:
-        raise ValueError("no request is open")
+    wait.unanswered += 1
     try:
-        reply: ChatRequest | AssistantError = client.send_once(_call(client, site_id, poll))
+        reply: ChatRequest | AssistantError = client.send_once(_call(client, site_id, request))
     except AssistantError as error:
         reply = error
-    return _end_of(schedule, poll, reply, client.now())
+    return wait.end_of(request._replace(polls=request.polls + 1), reply, client.now())
 
 
 class Poller:
     """
     Poll chat requests while others are still being submitted; the parameters are those of :func:`poll_until`.
 
-    A shared client also applies its shared limits.
+    A task waits for each request. At the end of an ``async with`` block, all of them are cancelled. A shared client
+    also applies its shared limits.
+
+    :ivar client: Sends the next polls.
+    :ivar open: The requests that have not ended, with the number of their polls.
     """
 
     def __init__(
         self,
         client: AssistantClient,
         site_id: str,
-        schedule: Schedule,
+        wait: Wait,
         *,
-        on_end: Callable[[End], None],
+        on_end: Callable[[Answer], None],
         max_concurrency: int,
     ) -> None:
-        self.schedule = schedule
-        self._client = client
+        self.client = client
+        self.wait = wait
+        self.open: dict[str, Answer] = {}
         self._site_id = site_id
         self._on_end = on_end
-        self._max_concurrency = max_concurrency
+        self._slots = asyncio.Semaphore(max_concurrency)
         # The event loop's clock goes on steadily, even if the wall clock is set.
         self._epoch = client.now() - asyncio.get_running_loop().time()
-        self._started = self._logged_at = self.now()
-        self._in_flight: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._has_changed = asyncio.Event()
-        self._fatal_error: BaseException | None = None
-        self._takes_more = True
-        self._is_stopped = False
-
-    def add(self, request: Request) -> None:
-        """Poll a request, also while :meth:`run` runs."""
-        self.schedule.add(request, self.now())
-        self._has_changed.set()
-
-    def use(self, client: AssistantClient) -> None:
-        """Send further polls with another client."""
-        self._client = client
-
-    def close(self) -> None:
-        """Let :meth:`run` end when the requests that it has have ended."""
-        self._takes_more = False
-        self._has_changed.set()
-
-    def stop(self) -> None:
-        """Send no further polls. :meth:`run` ends when those on their way are answered."""
-        self._is_stopped = True
-        self._has_changed.set()
-
-    async def run(self, requests: Iterable[Request]) -> None:
-        """
-        Poll until :meth:`close` is called, and all requests have ended or the deadline has passed.
-
-        Polling ends one response timeout after the deadline if no poll is answered any more, also if a long
-        ``Retry-After`` holds them all back.
-
-        :raises AssistantError: Further polls would get the same error, such as a 401.
-        """
-        for request in requests:
-            self.add(request)
-        try:
-            while self._in_flight or self._has_work():
-                await self._step()
-                if self._fatal_error:
-                    raise self._fatal_error
-        finally:
-            await self._cancel_polls()
-            if self.schedule.polls:
-                log.info("%s", self.schedule)
+        self._error: Exception | None = None
 
     def now(self) -> float:
         """Return the time by a clock that goes on steadily, in seconds since the epoch."""
         return self._epoch + asyncio.get_running_loop().time()
 
-    def _has_work(self) -> bool:
-        return not self._is_stopped and (self._takes_more or self.schedule.next_due is not None)
+    def add(self, request: Answer) -> None:
+        """Poll a request from now on."""
+        task = asyncio.create_task(self._poll_until_end(request))
+        self._tasks.add(task)
+        task.add_done_callback(self._on_done)
 
-    def _may_send(self) -> bool:
-        return not self._is_stopped and len(self._in_flight) < self._max_concurrency
+    async def finish(self) -> None:
+        """
+        Wait until all requests have ended, or the deadline has passed.
 
-    async def _step(self) -> None:
-        """Start the polls that are due, then wait until another is due or one is done."""
-        schedule = self.schedule
-        now = self.now()
-        self._has_changed.clear()
-        while self._may_send() and (poll := schedule.take(now)):
-            task = asyncio.create_task(self._poll(poll))
-            self._in_flight.add(task)
-            task.add_done_callback(self._on_done)
-        # After the deadline, polling goes on as long as polls are answered.
-        response_timeout = min(self._client.settings.timeout, LAST_POLL)
-        end = max(self._started, schedule.deadline, schedule.answered_at) + response_timeout
-        if now >= end and not self._takes_more:
-            schedule.give_up()
-            await self._cancel_polls()
-            return
-        self._log_progress(now)
-        wake_ups = [] if self._takes_more else [end]
-        if schedule.next_due is not None and self._may_send():
-            wake_ups.append(schedule.next_due)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(min(wake_ups) - self.now() if wake_ups else None):
-                await self._has_changed.wait()
+        That is one response timeout after the deadline if no poll is answered any more, also if a long
+        ``Retry-After`` holds them all back.
 
-    def _log_progress(self, now: float) -> None:
-        # A single request has no progress: its line would be the same for days.
-        if self.schedule.is_many and now - self._logged_at >= PROGRESS:
-            self._logged_at = now
-            log.info("%s", self.schedule)
+        :raises AssistantError: Further polls would get the same error, such as a 401.
+        """
+        wait = self.wait
+        started = logged_at = self.now()
+        response_timeout = min(self.client.settings.timeout, LAST_POLL)
+        while self._tasks and not self._error:
+            # After the deadline, polling goes on as long as polls are answered.
+            left = max(started, wait.deadline, wait.answered_at) + response_timeout - self.now()
+            if left <= 0:
+                break
+            self._has_changed.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(left, PROGRESS)):
+                    await self._has_changed.wait()
+            # A single request has no progress: its line would be the same for days.
+            if wait.open + sum(wait.ended.values()) > 1 and self.now() - logged_at >= PROGRESS:
+                logged_at = self.now()
+                log.info("%s", wait)
+        if self._error:
+            raise self._error
 
-    def _on_done(self, task: asyncio.Task[None]) -> None:
-        self._in_flight.discard(task)
-        self._has_changed.set()
-        if not task.cancelled() and not self._fatal_error:
-            # run() raises the first error.
-            self._fatal_error = task.exception()
+    async def __aenter__(self) -> Self:
+        return self
 
-    async def _cancel_polls(self) -> None:
-        polls = list(self._in_flight)
-        for task in polls:
+    async def __aexit__(self, *_: object) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*polls, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self.wait.polls:
+            log.info("%s", self.wait)
 
-    async def _poll(self, poll: DuePoll) -> None:
-        call = _call(self._client, self._site_id, poll)
+    async def _poll_until_end(self, request: Answer) -> None:
+        self.open[request.question_id] = request
+        due: float | None = self.wait.first_poll(request, self.now())
         try:
-            reply: ChatRequest | AssistantError = await self._client.asend_once(call)
+            while due is not None:
+                await asyncio.sleep(due - self.now())
+                async with self._slots:
+                    if self._error:
+                        return
+                    request = await self._poll(request, due)
+                if request.status != "open":
+                    del self.open[request.question_id]
+                    self._on_end(request)
+                    return
+                due = self.wait.next_poll(request, self.now())
+        except Exception as error:  # noqa: BLE001 (finish() raises it)
+            self._error = self._error or error
+
+    async def _poll(self, request: Answer, due: float) -> Answer:
+        """Poll a request, and return its answer; the request if it has not ended."""
+        # Also a poll that is cancelled counts.
+        polled = self.open[request.question_id] = request._replace(polls=request.polls + 1)
+        self.wait.unanswered += 1
+        try:
+            reply: ChatRequest | AssistantError = await self.client.asend_once(
+                _call(self.client, self._site_id, request)
+            )
         except NotSentError:
             # The sender has stopped, whose client this is.
-            self.schedule.postpone(poll, self.now())
-            return
+            self.wait.unanswered -= 1
+            self.open[request.question_id] = request
+            return request
         except AssistantError as error:
             reply = error
-        metrics.poll_lag(self.now() - poll.due)
-        end = _end_of(self.schedule, poll, reply, self.now())
-        if end:
-            self._on_end(end)
+        metrics.poll_lag(self.now() - due)
+        return self.wait.end_of(polled, reply, self.now()) or polled
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not self._tasks or self._error:
+            self._has_changed.set()
 
 
-def _call(client: AssistantClient, site_id: str, poll: DuePoll) -> Call[ChatRequest]:
-    return endpoints.get_chat_request(site_id, str(poll.request.request_id), client.settings.words)
-
-
-def _end_of(schedule: Schedule, poll: DuePoll, reply: ChatRequest | AssistantError, now: float) -> End | None:
-    end = schedule.end_of(poll, reply, now)
-    if end and end.status != "lost":
-        metrics.async_completion(end.status, end.seconds or 0.0)
-    return end
+def _call(client: AssistantClient, site_id: str, request: Answer) -> Call[ChatRequest]:
+    return endpoints.get_chat_request(site_id, str(request.request_id), client.settings.words)

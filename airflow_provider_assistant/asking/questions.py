@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_provider_assistant.api.payloads import ChatMessage, checked
 from airflow_provider_assistant.api.sessions import session_id
@@ -17,8 +17,11 @@ from airflow_provider_assistant.loading.fields import mapping_of
 from airflow_provider_assistant.loading.rows import check_count
 from airflow_provider_assistant.tables import Columns, read_rows
 from airflow_provider_assistant.tables.fingerprints import bad_row_key, encoded, key_texts, without_blanks
-from airflow_provider_assistant.tables.whole import SourceColumns, read_columns
-from airflow_provider_assistant.texts import counted
+from airflow_provider_assistant.tables.whole import read_columns
+from airflow_provider_assistant.texts import cell_text, counted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SESSION = "session_id"
 _OPTIONAL = (SESSION, "email", "response_language")
@@ -68,11 +71,11 @@ class Questions:
     """
     The questions of a batch, in the order of the source; the repetitions of a row follow each other.
 
-    :param others: Values of the columns that the output repeats.
+    :param others: The columns that the output repeats.
     """
 
-    rows: list[Question] = field(default_factory=list)
-    others: dict[str, list[Any]] = field(default_factory=dict)
+    rows: list[Question]
+    others: pa.Table
 
     def conversations(self) -> Iterator[list[Question]]:
         """Yield the questions of each conversation, in the order of their turns. Equal rows are one question."""
@@ -99,16 +102,8 @@ def read_questions(
     """
     Read all questions of a source.
 
-    :param columns: Column by field (``message``, ``session_id``, ``email``, ``response_language``) where it has another
-        name.
-    :param constants: Value by field, for fields with one value for all questions.
-    :param key_columns: Columns that identify a question. If empty, everything that is sent identifies it.
-    :param session: Column with session ids; with ``turn``, with the conversation. None for the column of the field
-        ``session_id``, if the source has it.
-    :param repeat: Number of times to ask each question, each time in its own session.
-    :param turn: Column with the number of each question within its conversation. None if the questions do not depend
-        on each other.
-    :param allowed_root: Folder that must contain all files of the source, after resolving symbolic links.
+    The parameters are those of :class:`~airflow_provider_assistant.operators.chat_batch.AssistantChatBatchOperator`.
+
     :raises AssistantInputError: The source cannot be read, has no rows, lacks a column, has a column with an invalid
         name, or two questions with the same key; or ``repeat`` and ``turn`` do not fit the sessions.
     """
@@ -122,9 +117,14 @@ def read_questions(
     if session is not None:
         names[SESSION] = session
         constants.pop(SESSION, None)
-    selected = _columns_to_read(columns or {}, names, session, key_columns, turn)
+    texts = [names["message"], *(names[name] for name in _OPTIONAL if name in (columns or {}))]
+    if session is not None and turn is None:
+        texts.append(session)
+    # The keys, conversations and turns of a dataframe may be numbers.
+    any_type = [*key_columns, *(column for column in (session, turn) if column is not None)]
+    selected = Columns(required=tuple(dict.fromkeys([*texts, *any_type])), texts=frozenset(texts), rest=True)
     parts = read_rows(source, selected, csv_options=csv_options, allowed_root=allowed_root, allow_empty=allow_empty)
-    rows = read_columns(parts, selected.texts)
+    rows = read_columns(parts, selected.texts).repeated(repeat)
     check_count(rows.count, allow_empty)
     for name in selected.required:
         # A source without rows may have no columns.
@@ -132,30 +132,64 @@ def read_questions(
     # An optional field whose column the source does not have is not sent.
     names = {name: column for name, column in names.items() if column in rows.columns}
     _check_sessions(repeat, turn, session, key_columns, names_sessions=SESSION in names or SESSION in constants)
-    read = _Reader(rows, names, constants, key_columns, turn)
-    questions = [read.question(position, number + 1) for position in range(rows.count) for number in range(repeat)]
-    _check_keys(questions)
-    others = {
-        name: [value for value in values for _ in range(repeat)]
-        for name, values in _other_columns(rows.columns, names, key_columns, turn).items()
+    where = {name: f"column {column!r}" for name, column in names.items()}
+    fields = {
+        name: without_blanks(rows.columns[column]) if name in _OPTIONAL else rows.columns[column]
+        for name, column in names.items()
     }
-    return Questions(questions, others)
+    turns: dict[int, _Turn] = {}
+    keys, bad_keys = key_texts(rows.columns, key_columns)
+    # If a row has both, the problem of the row is reported.
+    problems = bad_keys | rows.problems
+    if turn is not None:
+        # This column names conversations, not sessions. Each repetition of a conversation gets a new session.
+        del fields[SESSION]
+        turns = _turns(fields["message"], rows.columns[names[SESSION]], rows.columns[turn], problems, repeat)
+    questions = []
+    for position in range(rows.count):
+        row, repetition = position // repeat + 1, position % repeat + 1
+        values = {**constants, **{name: column[position] for name, column in fields.items()}}
+        problem = problems.get(position) or _problem(values, where)
+        sent = {name: value for name, value in sorted(values.items()) if isinstance(value, str)}
+        content = encoded([text for pair in sent.items() for text in pair])
+        key_parts = [column[position] for column in keys]
+        key = bad_row_key(row) if position in problems else hash_of(encoded(key_parts) if key_parts else content)
+        if repetition > 1:
+            # The first repetition keeps the key of the question: a retry with a larger ``repeat`` keeps its answer.
+            key = hash_of(encoded([key, str(repetition)]))
+        place = turns.get(position, _Turn(None, key))
+        question = Question(
+            question_id=hash_of(encoded([key, content, place.conversation])),
+            key=key,
+            label=key_label(key_columns, key_parts) if key_parts else key_label(("message",), [sent.get("message")]),
+            repetition=repetition,
+            row=row,
+            turn=place.number,
+            conversation=place.conversation,
+            fields=sent,
+            problem=problem,
+        )
+        questions.append(question)
+    _check_keys(questions)
+    return Questions(questions, _others(rows.columns, names, key_columns, turn))
 
 
-def _columns_to_read(
-    columns: Mapping[str, str],
-    names: Mapping[str, str],
-    session: str | None,
-    key_columns: Sequence[str],
-    turn: str | None,
-) -> Columns:
-    """Return the columns that the source must have; all others are read as well."""
-    texts = [names["message"], *(names[name] for name in _OPTIONAL if name in columns)]
-    if session is not None and turn is None:
-        texts.append(session)
-    # The keys, conversations and turns of a dataframe may be numbers.
-    others = [*key_columns, *(column for column in (session, turn) if column is not None)]
-    return Columns(required=tuple(dict.fromkeys([*texts, *others])), texts=frozenset(texts), rest=True)
+class _Turn(NamedTuple):
+    """The place of a row in its conversation, and a hash of everything that is said in it."""
+
+    number: int | None
+    conversation: str
+
+
+def _problem(values: Mapping[str, Any], where: Mapping[str, str]) -> str | None:
+    """Return why a message cannot be sent."""
+    given = {name: value for name, value in values.items() if value is not None}
+    try:
+        # The session is made later.
+        checked(ChatMessage, {SESSION: "thread", **given}, names=where)
+    except AssistantInputError as error:
+        return str(error)
+    return None
 
 
 def _check_sessions(
@@ -195,103 +229,43 @@ def _check_keys(questions: Sequence[Question]) -> None:
         )
 
 
-class _Turn(NamedTuple):
-    """The place of a row in its conversation, and a hash of everything that is said in it."""
+def _turns(
+    messages: Sequence[Any], names: Sequence[Any], numbers: Sequence[Any], unread: Collection[int], repeat: int
+) -> dict[int, _Turn]:
+    """
+    Return the turn of each row that can be read, by its position.
 
-    number: int
-    conversation: str
+    :param names: Conversation of each row.
+    :param numbers: Place of each row in its conversation.
+    :param repeat: Number of rows that follow each other and repeat one.
+    :raises AssistantInputError: A row has no conversation or no number, or a number is there twice.
+    """
+    texts, _ = key_column(names)
+    positions_of: dict[tuple[str, int], dict[float, int]] = {}
+    for position, name in enumerate(texts):
+        if position in unread:
+            continue
+        row, number = position // repeat + 1, _number(numbers[position])
+        if not name:
+            raise _bad_turn(f"question {row} has no conversation")
+        if number is None:
+            raise _bad_turn(f"the turn of question {row}, of conversation {name!r}, is not a number")
+        position_of = positions_of.setdefault((name, position % repeat), {})
+        if number in position_of:
+            raise _bad_turn(f"conversation {name!r} has two questions with the same turn")
+        position_of[number] = position
+    turns = {}
+    for (name, repetition), position_of in positions_of.items():
+        positions = [position for _number, position in sorted(position_of.items())]
+        # If a message changes, the whole conversation is another one.
+        said = [str(messages[position]) for position in positions]
+        conversation = hash_of(encoded([name, str(repetition), *said]))
+        turns.update({position: _Turn(number, conversation) for number, position in enumerate(positions, start=1)})
+    return turns
 
 
-class _Reader:
-    """Make questions of the rows of a source."""
-
-    def __init__(
-        self,
-        rows: SourceColumns,
-        names: Mapping[str, str],
-        constants: Mapping[str, str],
-        key_columns: Sequence[str],
-        turn: str | None,
-    ) -> None:
-        self._constants = constants
-        self._key_columns = key_columns
-        self._keys, bad_keys = key_texts(rows.columns, key_columns)
-        # If a row has both, the problem of the row is reported.
-        self._problems = bad_keys | rows.problems
-        self._fields = {
-            name: without_blanks(rows.columns[column]) if name in _OPTIONAL else rows.columns[column]
-            for name, column in names.items()
-        }
-        self._names = {name: f"column {column!r}" for name, column in names.items()}
-        self._turns: dict[int, _Turn] = {}
-        if turn is not None:
-            self._turns = self._conversations(rows.columns[names[SESSION]], rows.columns[turn])
-            # This column names conversations, not sessions. Each repetition of a conversation gets a new session.
-            del self._fields[SESSION]
-
-    def question(self, position: int, repetition: int) -> Question:
-        """Return a repetition of the question in a row."""
-        fields = {**self._constants, **{name: values[position] for name, values in self._fields.items()}}
-        sent = {name: value for name, value in fields.items() if value is not None}
-        problem = self._problems.get(position)
-        if problem is None:
-            try:
-                # The session is made later.
-                checked(ChatMessage, {SESSION: "thread", **sent}, names=self._names)
-            except AssistantInputError as error:
-                problem = str(error)
-        sent = {name: value for name, value in sent.items() if isinstance(value, str)}
-        content = encoded([text for pair in sorted(sent.items()) for text in pair])
-        texts = [column[position] for column in self._keys]
-        key = hash_of(encoded(texts) if texts else content)
-        if position in self._problems:
-            key = bad_row_key(position + 1)
-        # The first repetition keeps the key of the question: a retry with a larger ``repeat`` keeps its answer.
-        key = key if repetition == 1 else hash_of(encoded([key, str(repetition)]))
-        turn = self._turns.get(position)
-        conversation = hash_of(encoded([turn.conversation, str(repetition)])) if turn else key
-        label = key_label(self._key_columns, texts) if texts else key_label(("message",), [sent.get("message")])
-        return Question(
-            question_id=hash_of(encoded([key, content, conversation])),
-            key=key,
-            label=label,
-            repetition=repetition,
-            row=position + 1,
-            turn=turn.number if turn else None,
-            conversation=conversation,
-            fields=sent,
-            problem=problem,
-        )
-
-    def _conversations(self, names: Sequence[Any], numbers: Sequence[Any]) -> dict[int, _Turn]:
-        """
-        Return the turn of each row that can be read.
-
-        :raises AssistantInputError: A row has no conversation or no number, or a number is there twice.
-        """
-        texts, _ = key_column(names)
-        positions_of: dict[str, dict[float, int]] = {}
-        for position, name in enumerate(texts):
-            if position in self._problems:
-                continue
-            number = _number(numbers[position])
-            if name is None or number is None:
-                problem = f"question {position + 1} has no conversation"
-                if name:
-                    problem = f"the turn of question {position + 1}, of conversation {name!r}, is not a number"
-                raise AssistantInputError(problem, safe=NOTHING_SENT, field="turn")
-            if positions_of.setdefault(name, {}).setdefault(number, position) != position:
-                raise AssistantInputError(
-                    f"conversation {name!r} has two questions with the same turn", safe=NOTHING_SENT, field="turn"
-                )
-        turns = {}
-        for name, position_of in positions_of.items():
-            positions = [position for _number, position in sorted(position_of.items())]
-            # If a message changes, the whole conversation is another one.
-            said = [str(self._fields["message"][position]) for position in positions]
-            conversation = hash_of(encoded([name, *said]))
-            turns.update({position: _Turn(turn, conversation) for turn, position in enumerate(positions, start=1)})
-        return turns
+def _bad_turn(problem: str) -> AssistantInputError:
+    return AssistantInputError(problem, safe=NOTHING_SENT, field="turn")
 
 
 def _number(value: Any) -> float | None:
@@ -303,10 +277,15 @@ def _number(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _other_columns(
-    read: Mapping[str, list[Any]], names: Mapping[str, str], key_columns: Sequence[str], turn: str | None
-) -> dict[str, list[Any]]:
+def _others(
+    read: Mapping[str, list[Any]],
+    names: Mapping[str, str],
+    key_columns: Sequence[str],
+    turn: str | None,
+) -> pa.Table:
     """Return the columns that the output repeats, after a check of their names."""
+    import pyarrow as pa
+
     # The output has these under its own names.
     replaced = {names["message"]}
     if turn is None:
@@ -332,4 +311,19 @@ def _other_columns(
             todo="Rename it.",
             field="source",
         )
-    return columns
+    return pa.table({name: typed(values) for name, values in columns.items()})
+
+
+def typed(values: Sequence[Any]) -> pa.Array:
+    """Return a column with the values of a source; values without a common type become text, lists JSON."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        column = pa.array(values)
+        if pa.types.is_nested(column.type):
+            # Parquet cannot store all nested types. Writing one to memory is the way to find out.
+            pq.write_table(pa.table({"": column}), pa.BufferOutputStream())
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        return pa.array([None if value is None else cell_text(value) for value in values], pa.string())
+    return column

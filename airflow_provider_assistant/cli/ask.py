@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import threading
-from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from airflow_provider_assistant.asking.ask import Asking
 from airflow_provider_assistant.asking.batch import AskJob, Batch
 from airflow_provider_assistant.asking.questions import Questions, read_questions
 from airflow_provider_assistant.cli.golden_input import GoldenSet
@@ -24,8 +20,6 @@ from airflow_provider_assistant.texts import counted
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Seconds between two updates of the progress bar.
-TICK = 0.1
 ANSWERS = "answers.parquet"
 
 
@@ -60,27 +54,28 @@ def ask(
     :param signals: End the asking; what was answered is kept.
     :raises AssistantError: No question got an answer.
     """
-    site_id = hook.resolve_site_id()
+    site = hook.site()
     job = AskJob(
         settings=hook.settings.client,
-        site_id=site_id,
-        mode=args.mode,
+        site=site,
+        output=object_storage_path(str(run.folder / ANSWERS)),
+        task="airflow assistant evaluate",
+        run=command_run(),
         scope=f"cli/{run.id}",  # every run opens new sessions
+        mode=args.mode,
         timeout=args.timeout,
         poll_interval=args.poll_interval,
     )
     questions = _questions(golden, args)
-    output = object_storage_path(str(run.folder / ANSWERS))
-    with run.ledger() as ledger:
-        asking = Asking(job, questions, output, ledger, hook.site(), "airflow assistant evaluate", command_run())
-        progress = out.progress(f"asking {site_id}")
-        with asking.opened() as batch, signals.ending(batch.end):
-            with progress as shown, _watched(batch, len(questions.rows), shown):
-                batch.run()
-            table = asking.finish().table
+    with run.ledger() as ledger, Batch(job, ledger, questions).opened() as batch, signals.ending(batch.end):
+        with out.progress(f"asking {site.site_id}") as shown:
+            batch.run(on_progress=shown)
+        table, _ = batch.finish()
     if "complete" not in table["status"].to_pylist():
         reason = next(filter(None, table["error"].to_pylist()), "no reason is known")
-        raise AssistantIncompleteError(f"site {site_id}: no question has an answer ({table.num_rows} asked): {reason}")
+        raise AssistantIncompleteError(
+            f"site {site.site_id}: no question has an answer ({table.num_rows} asked): {reason}"
+        )
     return table
 
 
@@ -94,21 +89,3 @@ def _questions(golden: GoldenSet, args: argparse.Namespace) -> Questions:
         repeat=args.repeat,
         turn=args.turn,
     )
-
-
-@contextlib.contextmanager
-def _watched(batch: Batch, total: int, shown: Callable[[int, int], None]) -> Iterator[None]:
-    """Show the progress of a batch while the block runs."""
-    has_ended = threading.Event()
-
-    def watch() -> None:
-        while not has_ended.wait(TICK):
-            shown(len(batch.ends), total)
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        has_ended.set()
-        watcher.join()

@@ -13,8 +13,8 @@ from typing import Any
 
 from airflow_provider_assistant.api.document_state import needs_attention
 from airflow_provider_assistant.api.replies import CreatedDocument
-from airflow_provider_assistant.asking.schedule import Schedule
-from airflow_provider_assistant.asking.state import Request
+from airflow_provider_assistant.asking.state import Answer
+from airflow_provider_assistant.asking.wait import Wait
 from airflow_provider_assistant.cli.output import BAD, DIM, GOOD, Console
 from airflow_provider_assistant.cli.runner import OK, WRONG, command, open_hook
 from airflow_provider_assistant.client.cancellation import run_coroutine
@@ -220,9 +220,9 @@ class _Smoke:
         async def wait() -> dict[str, Any]:
             async with self._hook.async_client() as client:
                 now = client.now()
-                schedule = Schedule(interval=POLL_INTERVAL, deadline=now + self._timeout, now=now)
-                request = Request("", self._request_id, "", now)
-                return await event_of_wait(client, self._hook.resolve_site_id(), schedule, request)
+                request = Answer("", request_id=self._request_id, submitted_at=now)
+                polls = Wait(interval=POLL_INTERVAL, deadline=now + self._timeout, now=now)
+                return await event_of_wait(client, self._hook.resolve_site_id(), polls, request)
 
         ended = ended_request(run_coroutine(wait()))
         if ended["state"] == "failed":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_assistant.feedback.ratings import REPEATED, Rating
@@ -14,48 +14,44 @@ from airflow_provider_assistant.sending.batch import Result
 from airflow_provider_assistant.sending.decide import Item
 from airflow_provider_assistant.texts import counted
 
+# What became of the row of an answer, and how the log says it.
+OUTCOMES = {
+    "sent": "rated by this try",
+    "already_sent": "rated before",
+    "repeated": "not accepted because of an earlier rating",
+    "failed": "failed",
+    "not_rated": "without a rating",
+    "not_answered": "without an answer",
+}
+
 
 @dataclass(slots=True)
 class RatingCounts:
     """
-    Counts of the rows of an evaluation by outcome. The first six add up to all rows.
+    Counts of the rows of an evaluation.
 
-    :param already_sent: Rows whose request has this rating already.
-    :param repeated: Rows whose rating the service did not accept, because their request had been rated before.
-    :param failed: Rows whose rating was refused, is ambiguous or was not attempted.
-    :param possibly_duplicated: Ratings of ``sent`` with an earlier ambiguous attempt.
-    :param by_rating: Count of ``sent`` and ``already_sent`` by rating.
+    :param outcomes: Number of rows by outcome: each row has one of ``OUTCOMES``. A rating that was refused, is
+        ambiguous or was not attempted has ``failed``.
+    :param by_rating: Number of the sent ratings, also of those before, by rating.
+    :param possibly_duplicated: Ratings that were sent with an earlier ambiguous attempt.
     """
 
-    sent: int = 0
-    already_sent: int = 0
-    repeated: int = 0
-    failed: int = 0
-    not_rated: int = 0
-    not_answered: int = 0
-    possibly_duplicated: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
     by_rating: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def rows(self) -> int:
-        """Number of all rows."""
-        return self.sent + self.already_sent + self.repeated + self.failed + self.not_rated + self.not_answered
+    possibly_duplicated: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """Return the counts as plain JSON types, for XCom."""
-        return {"rows": self.rows, **asdict(self), "by_rating": dict(self.by_rating)}
+        return {
+            "rows": self.outcomes.total(),
+            **{outcome: self.outcomes[outcome] for outcome in OUTCOMES},
+            "possibly_duplicated": self.possibly_duplicated,
+            "by_rating": dict(self.by_rating),
+        }
 
     def __str__(self) -> str:
-        numbers = {
-            "rated by this try": self.sent,
-            "rated before": self.already_sent,
-            "not accepted because of an earlier rating": self.repeated,
-            "failed": self.failed,
-            "without a rating": self.not_rated,
-            "without an answer": self.not_answered,
-        }
-        parts = [f"{number:,} {what}" for what, number in numbers.items() if number]
-        return f"{counted(self.rows, 'question')}: {', '.join(parts)}"
+        parts = [f"{self.outcomes[outcome]:,} {text}" for outcome, text in OUTCOMES.items() if self.outcomes[outcome]]
+        return f"{counted(self.outcomes.total(), 'question')}: {', '.join(parts)}"
 
     def items(self, ratings: Sequence[Rating], ledger: ScopeLedger, site_id: str) -> list[Item]:
         """Return the ratings to send; they count as failed until they are acknowledged. Count the others."""
@@ -64,34 +60,29 @@ class RatingCounts:
         for rating in ratings:
             attempts: Sequence[Known] = known.get(rating.ledger_key, ())
             item = rating.item(site_id, attempts)
+            self.outcomes["failed" if item else "already_sent"] += 1
             if item:
                 items.append(item)
             else:
-                self.already_sent += 1
                 self.by_rating[rating.word] += 1
-        self.failed = len(items)
         return items
 
     def add(self, result: Result) -> Finding | None:
         """Count the outcome of a rating, and return a finding if a person should look at it."""
-        rating: Rating = result.item.row
-        found = self._count(result)
-        if found is None:
-            return None
-        kind, reason = found
-        return Finding(kind, rating.key, f"{rating.word}: {reason}", document_ids=[rating.request_id])
-
-    def _count(self, result: Result) -> tuple[Kind, str] | None:
         item, outcome, reply = result
-        if reply is None:
-            return "ambiguous" if outcome.state == "ambiguous" else "failed", outcome.error or ""
-        self.failed -= 1
-        if outcome.state == "rejected":
-            self.repeated += 1
-            return "repeated", REPEATED
-        self.sent += 1
-        self.by_rating[item.row.word] += 1
-        if item.is_repeat or item.attempts.maybe_done:
-            self.possibly_duplicated += 1
-            return "possibly_duplicated", "an earlier attempt may have been received as well"
-        return None
+        rating: Rating = item.row
+        kind: Kind = "ambiguous" if outcome.state == "ambiguous" else "failed"
+        reason = outcome.error or ""
+        if reply is not None:
+            is_repeated = outcome.state == "rejected"
+            self.outcomes["failed"] -= 1
+            self.outcomes["repeated" if is_repeated else "sent"] += 1
+            if is_repeated:
+                kind, reason = "repeated", REPEATED
+            else:
+                self.by_rating[rating.word] += 1
+                if not item.is_repeat and not item.attempts.maybe_done:
+                    return None
+                self.possibly_duplicated += 1
+                kind, reason = "possibly_duplicated", "an earlier attempt may have been received as well"
+        return Finding(kind, rating.key, f"{rating.word}: {reason}", document_ids=[rating.request_id])

@@ -52,7 +52,7 @@ def rate(answers: pa.Table, scores: pa.Table, rules: Mapping[str, str]) -> Rated
     requests: set[str] = set()
     for row in scores.to_pylist():
         if row["status"] != "complete":
-            rated.counts.not_answered += 1
+            rated.counts.outcomes["not_answered"] += 1
             continue
         key = row["key"]
         if (row.get("repetition") or 1) > 1:
@@ -69,7 +69,7 @@ def rate(answers: pa.Table, scores: pa.Table, rules: Mapping[str, str]) -> Rated
             requests.add(request_id)
             rated.ratings.append(Rating(str(session_id), request_id, word, key))
             continue
-        rated.counts.not_rated += 1
+        rated.counts.outcomes["not_rated"] += 1
         if problem:
             rated.left_out.append((key, problem))
     return rated

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from airflow_provider_assistant.asking.answers import STATUSES
-from airflow_provider_assistant.asking.schedule import Silence
 from airflow_provider_assistant.exceptions import (
     AssistantError,
     AssistantIncompleteError,
@@ -19,12 +18,13 @@ from airflow_provider_assistant.loading.options import OnAmbiguous
 from airflow_provider_assistant.parameters import tolerance
 from airflow_provider_assistant.texts import counted
 
-_ERROR_BY_STATUS: dict[str, type[AssistantError]] = {
-    "failed": AssistantRequestFailedError,
-    "timed_out": AssistantRequestTimeoutError,
-    "lost": AssistantRequestLostError,
-    "ambiguous": AssistantIncompleteError,
-    "not_submitted": AssistantIncompleteError,
+# What the task fails with if most of its unanswered questions have a status, and what a retry does with them.
+_ENDS: dict[str, tuple[type[AssistantError], str]] = {
+    "failed": (AssistantRequestFailedError, "asks those again that failed"),
+    "lost": (AssistantRequestLostError, "asks those again that were lost"),
+    "timed_out": (AssistantRequestTimeoutError, "waits for those that are open"),
+    "ambiguous": (AssistantIncompleteError, "asks those again that may have been asked"),
+    "not_submitted": (AssistantIncompleteError, "submits the rest"),
 }
 
 
@@ -40,7 +40,7 @@ def batch_failure(
     max_failed: float,
     on_ambiguous: OnAmbiguous,
     *,
-    silence: Silence | None = None,
+    silence: str | None = None,
     reason: str | None = None,
 ) -> AssistantError | None:
     """
@@ -57,37 +57,24 @@ def batch_failure(
     if unanswered <= tolerance(max_failed, result["rows"]):
         return None
     questions = counted(result["rows"], "question")
+    allowed = f"({batch_summary(result)}), more than max_failed={max_failed:g} allows"
     if unanswered == result["rejected"]:
         return AssistantInputError(
-            f"{unanswered:,} of {questions} cannot be asked ({batch_summary(result)}), more than "
-            f"max_failed={max_failed:g} allows",
+            f"{unanswered:,} of {questions} cannot be asked {allowed}",
             todo=f"Fix these rows in the source and re-run the task; the reasons are in {result['output_path']}.",
             field="source",
         )
-    plan_by_status = {
-        "failed": "asks those again that failed",
-        "lost": "asks those again that were lost",
-        "timed_out": "waits for those that are open",
-        "ambiguous": "asks those again that may have been asked",
-        "not_submitted": "submits the rest",
-    }
-    if on_ambiguous != "retry":
-        plan_by_status["ambiguous"] = "does not ask those again that may have been asked"
     # A retry cannot fix rejected rows.
-    not_submitted = result["not_submitted"] - result["rejected"] - result["ambiguous"]
-    counts = {**result, "not_submitted": not_submitted}
-    most_frequent = max(plan_by_status, key=lambda status: counts[status])
-    plans = [plan for status, plan in plan_by_status.items() if counts[status]]
-    retry = f"keeps the answers and {' and '.join(plans)}"
-    happened = (
-        f"{unanswered:,} of {questions} without an answer ({batch_summary(result)}), more than "
-        f"max_failed={max_failed:g} allows"
-    )
+    counts = {**result, "not_submitted": result["not_submitted"] - result["rejected"] - result["ambiguous"]}
+    most_frequent = max(_ENDS, key=lambda status: counts[status])
+    plans = {status: plan for status, (_, plan) in _ENDS.items() if counts[status]}
+    if "ambiguous" in plans and on_ambiguous != "retry":
+        plans["ambiguous"] = "does not ask those again that may have been asked"
+    happened = f"{unanswered:,} of {questions} without an answer {allowed}"
     if silence is not None:
         happened += f"; {silence}"
     if reason is not None:
         happened += f". The last reason is: {reason}"
-    return _ERROR_BY_STATUS[most_frequent](
-        happened,
-        todo=f"A retry {retry}. All questions are in {result['output_path']}.",
-    )
+    error, _ = _ENDS[most_frequent]
+    retry = f"keeps the answers and {' and '.join(plans.values())}"
+    return error(happened, todo=f"A retry {retry}. All questions are in {result['output_path']}.")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
@@ -11,7 +10,6 @@ from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_assistant import parameters
 from airflow_provider_assistant.asking.answers import STATUSES, check_owner, reason_of_stop, rows_of_dataset
-from airflow_provider_assistant.asking.schedule import Silence
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.keys import key_names
@@ -34,9 +32,7 @@ from airflow_provider_assistant.triggers.deferral import defer, is_deferrable, r
 from airflow_provider_assistant.triggers.events import raise_failure
 
 if TYPE_CHECKING:
-    from airflow_provider_assistant.asking.ask import Asked, Asking
     from airflow_provider_assistant.asking.batch import Batch, Mode
-    from airflow_provider_assistant.asking.questions import Questions
 
 
 class AssistantChatBatchOperator(AssistantSourceOperator):
@@ -168,8 +164,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         :raises AssistantLedgerError: The ledger cannot be used.
         """
         check_rendered(self, context)
-        with self._asking(context, is_new=True) as asking:
-            return self._ask(asking, context)
+        return self._ask(context)
 
     @explained
     def execute_complete(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -184,10 +179,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         restore_attributes(self, event)
         check_rendered(self, context)
         raise_failure(event)
-        with self._asking(context, is_new=False) as asking:
-            if silence := (event or {}).get("silence"):
-                asking.batch.silence = Silence(**silence)
-            return self._ask(asking, context)
+        return self._ask(context, event or {})
 
     def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
         """Return the target and the counts of this try, for the log lines of a failure."""
@@ -209,16 +201,17 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         batch = self._batch
         if not batch:
             return self.submitted_before
-        new = sum(not request.is_reused for request in batch.requests.values())
-        submitted = f"This try submitted {new} of {counted(batch.size, 'question')}"
-        if earlier := len(batch.requests) - new:
-            submitted += f", and earlier tries {earlier}"
-        submitted += "; a retry continues to wait for the answers"
+        submitted = [answer for answer in batch.answers.values() if answer.status != "not_submitted"]
+        new = sum(not answer.is_reused for answer in submitted)
+        text = f"This try submitted {new} of {counted(batch.size, 'question')}"
+        if earlier := len(submitted) - new:
+            text += f", and earlier tries {earlier}"
+        text += "; a retry continues to wait for the answers"
         # In sync mode, the answers came with the replies and are saved.
         if batch.unrecorded and self.mode == "async":
             plan = "asks them again" if self.on_ambiguous == "retry" else "does not ask them again"
-            submitted += f". The ledger could not record {batch.unrecorded} of them: a retry {plan}"
-        return f"{submitted}."
+            text += f". The ledger could not record {batch.unrecorded} of them: a retry {plan}"
+        return f"{text}."
 
     def on_kill(self) -> None:
         """Stop sending. The next try continues with the open requests."""
@@ -229,64 +222,58 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         """Return the files with the questions, and the chat asset of the site."""
         return [*super().lineage_inputs(), LineageDataset(self.asset_uri("chat"))]
 
-    def _questions(self) -> Questions:
-        from airflow_provider_assistant.asking.questions import read_questions
-
-        return read_questions(
-            self.source,
-            columns=self.columns,
-            constants=self.constants,
-            key_columns=key_names(self.key_columns),
-            session=self.session,
-            repeat=self.repeat,
-            turn=self.turn,
-            allowed_root=self.allowed_root,
-            csv_options=self.csv_options,
-            allow_empty=self.allow_empty,
-        )
-
-    @contextlib.contextmanager
-    def _asking(self, context: Context, *, is_new: bool) -> Iterator[Asking]:
-        from airflow_provider_assistant.asking.ask import Asking
-        from airflow_provider_assistant.asking.batch import AskJob
-
-        run = RunRef.of(context)
-        site_id = self.hook.resolve_site_id()
-        check_own_path(self, context, "output_path")
-        check_owner(writable_file(self.output_path, "output_path"), run)
-        job = AskJob(
-            settings=self.hook.client_settings(self.max_concurrency),
-            site_id=site_id,
-            mode=self.mode,
-            scope=str(run),
-            timeout=self.timeout,
-            poll_interval=self.poll_interval,
-            on_ambiguous=self.on_ambiguous,
-        )
-        with Ledger.open() as ledger:
-            questions = self._questions() if is_new else None
-            output = object_storage_path(self.output_path)
-            task = task_name(run.dag_id, run.task_id)
-            asking = Asking(job, questions, output, ledger, self.hook.site(), task, run)
-            with asking.opened() as self._batch:
-                yield asking
-
-    def _ask(self, asking: Asking, context: Context) -> dict[str, Any]:
+    def _ask(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """
         Ask what is left, and return the result.
 
         A trigger must not create anything. So the worker sends a turn and defers; the trigger polls its answers; and
         the task resumes on a worker, which sends the next turn.
-        """
-        batch = asking.batch
-        if batch.run(waits=not self.deferrable, waited=not asking.is_new):
-            self._defer(asking)
-        # Again: another instance may have written it meanwhile.
-        check_owner(object_storage_path(self.output_path), RunRef.of(context))
-        return self._finish(asking.finish(), context)
 
-    def _defer(self, asking: Asking) -> NoReturn:
-        batch = asking.batch
+        :param event: The trigger's event, if the task was deferred.
+        """
+        from airflow_provider_assistant.asking.batch import AskJob, Batch
+        from airflow_provider_assistant.asking.questions import read_questions
+
+        run = RunRef.of(context)
+        check_own_path(self, context, "output_path")
+        check_owner(writable_file(self.output_path, "output_path"), run)
+        job = AskJob(
+            settings=self.hook.client_settings(self.max_concurrency),
+            site=self.hook.site(),
+            output=object_storage_path(self.output_path),
+            task=task_name(run.dag_id, run.task_id),
+            run=run,
+            scope=str(run),
+            mode=self.mode,
+            timeout=self.timeout,
+            poll_interval=self.poll_interval,
+            on_ambiguous=self.on_ambiguous,
+        )
+        with Ledger.open() as ledger:
+            questions = None
+            if event is None:
+                questions = read_questions(
+                    self.source,
+                    columns=self.columns,
+                    constants=self.constants,
+                    key_columns=key_names(self.key_columns),
+                    session=self.session,
+                    repeat=self.repeat,
+                    turn=self.turn,
+                    allowed_root=self.allowed_root,
+                    csv_options=self.csv_options,
+                    allow_empty=self.allow_empty,
+                )
+            with Batch(job, ledger, questions).opened() as batch:
+                self._batch = batch
+                batch.silence = event.get("silence") if event else None
+                if batch.run(waits=not self.deferrable):
+                    self._defer(batch)
+                # Again: another instance may have written it meanwhile.
+                check_owner(job.output, run)
+                return self._finish(batch, context)
+
+    def _defer(self, batch: Batch) -> NoReturn:
         site_id = self.hook.resolve_site_id()
         now = self.hook.client.now()
         self.log.info(
@@ -295,7 +282,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         trigger = AssistantChatBatchTrigger(
             assistant_conn_id=self.assistant_conn_id,
             site_id=site_id,
-            folder=asking.folder,
+            folder=batch.folder,
             deadline=now + self.timeout,
             timeout=self.timeout,
             poll_interval=self.poll_interval,
@@ -312,21 +299,21 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         )
         defer(self, trigger, now=now)
 
-    def _finish(self, asked: Asked, context: Context) -> dict[str, Any]:
-        """Return the result of a batch whose answers are written, or raise the error that makes it fail."""
+    def _finish(self, batch: Batch, context: Context) -> dict[str, Any]:
+        """Write the answers, and return the result of the batch, or raise the error that makes it fail."""
+        table, counts = batch.finish()
         site = self.hook.site().columns()
-        self.lineage_outputs = (table_at(self.output_path, asked.table),)
+        self.lineage_outputs = (table_at(self.output_path, table),)
         if self.lake_path is not None:
             common = {**site, "kind": "batch", "name": self.task_id}
-            rows = [{**common, **row} for row in rows_of_dataset(asked.table)]
+            rows = [{**common, **row} for row in rows_of_dataset(table)]
             publish_run(self, context, rows, self.lake_path, datasets.ANSWERS)
-        result = {**asked.counts, "site_id": self.hook.resolve_site_id(), "output_path": self.output_path}
+        result = {**counts, "site_id": self.hook.resolve_site_id(), "output_path": self.output_path}
         self._result = result
         metrics.questions({status: result[status] for status in STATUSES})
         self.log.info("Site %r, %s: %s.", result["site_id"], counted(result["rows"], "question"), batch_summary(result))
-        silence = self._batch.silence if self._batch else None
-        reason = reason_of_stop(asked.table)
-        failure = batch_failure(result, self.max_failed, self.on_ambiguous, silence=silence, reason=reason)
+        reason = reason_of_stop(table)
+        failure = batch_failure(result, self.max_failed, self.on_ambiguous, silence=batch.silence, reason=reason)
         if failure:
             raise failure
         warn_of_findings(result["findings"])

@@ -12,11 +12,11 @@ from airflow_provider_assistant.api.ratings import check_rating
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.feedback.ratings import REPEATED, Rating, is_repeated, outcome_of_rating
 from airflow_provider_assistant.hooks.task_parameters import check_given, check_rendered
-from airflow_provider_assistant.operators.message import AssistantSessionOperator
+from airflow_provider_assistant.operators.message import AssistantLedgerOperator
 from airflow_provider_assistant.sending.batch import Batch
 
 
-class AssistantFeedbackOperator(AssistantSessionOperator):
+class AssistantFeedbackOperator(AssistantLedgerOperator):
     """
     Rate the answer to one chat request (``POST …/chat/feedback``).
 
@@ -28,16 +28,18 @@ class AssistantFeedbackOperator(AssistantSessionOperator):
         For more information on how to use this operator, take a look at the guide:
         :doc:`/evaluate/feedback`
 
+    :param session_id: The session of the rated answer.
     :param request_id: The chat request.
     :param feedback: The rating: ``good`` or ``bad``.
 
-    The other parameters are those of :class:`~airflow_provider_assistant.operators.message.AssistantSessionOperator`.
+    The other parameters are those of :class:`~airflow_provider_assistant.operators.message.AssistantLedgerOperator`.
     """
 
-    template_fields: Sequence[str] = (*AssistantSessionOperator.template_fields, "request_id", "feedback")
+    template_fields: Sequence[str] = (*AssistantLedgerOperator.template_fields, "session_id", "request_id", "feedback")
 
-    def __init__(self, *, request_id: str, feedback: str, **kwargs: Any) -> None:
+    def __init__(self, *, session_id: str, request_id: str, feedback: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.session_id = session_id
         self.request_id = request_id
         self.feedback = feedback
         check_given(self)

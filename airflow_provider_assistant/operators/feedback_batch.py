@@ -134,8 +134,8 @@ class AssistantRateAnswersOperator(AssistantLedgerOperator):
         doing = f"ratings of {self.answers} on {self.hook.location()}"
         if not self._findings:
             return FailureContext(doing)
-        counts = self._counts
-        safe = f"Ratings: {counts.sent} sent by this try, {counts.already_sent} before, {counts.failed} left."
+        number = self._counts.outcomes
+        safe = f"Ratings: {number['sent']} sent by this try, {number['already_sent']} before, {number['failed']} left."
         return FailureContext(doing, safe, self._findings.listed)
 
 
@@ -151,17 +151,18 @@ def _raise_failure(batch: Batch, counts: RatingCounts, findings: str | None) -> 
             f"{breaker.error.happened}",
             todo=breaker.error.todo,
         )
-    if not counts.failed:
+    failed = counts.outcomes["failed"]
+    if not failed:
         return
     refused = [result for result in batch.results if result.reply is None and result.outcome.state == "rejected"]
-    if len(refused) == counts.failed:
+    if len(refused) == failed:
         raise AssistantIncompleteError(
-            f"The service refused {counted(counts.failed, 'rating')} ({counts})",
+            f"The service refused {counted(failed, 'rating')} ({counts})",
             retryable=False,
             todo=f"It would refuse them again: read the reasons. Findings: {findings}.",
         )
     raise AssistantIncompleteError(
-        f"Not sent: {counted(counts.failed, 'rating')} ({counts})",
+        f"Not sent: {counted(failed, 'rating')} ({counts})",
         todo=f"A retry sends those and no others. Findings: {findings}.",
     )
 

@@ -57,28 +57,11 @@ class AssistantLedgerOperator(AssistantOperator):
             yield ledger, attempts
 
 
-class AssistantSessionOperator(AssistantLedgerOperator):
-    """
-    Base of the operators that send one request in a session.
-
-    :param session_id: The session of the message, or of the rated answer. Messages with the same id are one
-        conversation.
-
-    The other parameters are those of :class:`~airflow_provider_assistant.operators.message.AssistantLedgerOperator`.
-    """
-
-    template_fields: Sequence[str] = (*AssistantLedgerOperator.template_fields, "session_id")
-
-    def __init__(self, *, session_id: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.session_id = session_id
-        check_given(self)
-
-
-class AssistantMessageOperator(AssistantSessionOperator):
+class AssistantMessageOperator(AssistantLedgerOperator):
     """
     Base of the operators that send one message.
 
+    :param session_id: The session of the message. Messages with the same id are one conversation.
     :param message: The user's message.
     :param user_email: E-mail address of the end user. Default: None, not sent. Airflow's own parameter ``email`` is the
         address for alerts, and is not sent.
@@ -89,11 +72,12 @@ class AssistantMessageOperator(AssistantSessionOperator):
         fails, and only a retry of the task sends the message again. ``skip`` skips the task; ``fail`` fails it without
         retries.
 
-    The other parameters are those of :class:`~airflow_provider_assistant.operators.message.AssistantSessionOperator`.
+    The other parameters are those of :class:`~airflow_provider_assistant.operators.message.AssistantLedgerOperator`.
     """
 
     template_fields: Sequence[str] = (
-        *AssistantSessionOperator.template_fields,
+        *AssistantLedgerOperator.template_fields,
+        "session_id",
         "message",
         "user_email",
         "response_language",
@@ -103,6 +87,7 @@ class AssistantMessageOperator(AssistantSessionOperator):
     def __init__(
         self,
         *,
+        session_id: str,
         message: str,
         user_email: str | None = None,
         response_language: str | None = None,
@@ -110,6 +95,7 @@ class AssistantMessageOperator(AssistantSessionOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.session_id = session_id
         self.message = message
         self.user_email = user_email
         self.response_language = response_language

@@ -9,20 +9,13 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
 
-from airflow.providers.common.compat.sdk import (
-    AirflowSensorTimeout,
-    AirflowSkipException,
-    BaseSensorOperator,
-    Context,
-    PokeReturnValue,
-)
+from airflow.providers.common.compat.sdk import AirflowSensorTimeout, Context, PokeReturnValue
 
-from airflow_provider_assistant import parameters
 from airflow_provider_assistant.api import errors
 from airflow_provider_assistant.api.errors import detail_of
-from airflow_provider_assistant.asking.poller import poll_now
-from airflow_provider_assistant.asking.schedule import Schedule
-from airflow_provider_assistant.asking.state import Request
+from airflow_provider_assistant.asking.poller import poll_once
+from airflow_provider_assistant.asking.state import Answer
+from airflow_provider_assistant.asking.wait import Wait
 from airflow_provider_assistant.exceptions import (
     AssistantAPIError,
     AssistantLedgerError,
@@ -30,12 +23,10 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestTimeoutError,
 )
 from airflow_provider_assistant.failures import FailureContext, explained
-from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.hooks.task_parameters import check_given, check_rendered, naming_task
+from airflow_provider_assistant.hooks.task_parameters import check_given, check_rendered
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.chats import RequestEnd, record_ends, submitted_at
-from airflow_provider_assistant.parameters import checked
-from airflow_provider_assistant.sensors.base import check_waits, skipped_softly, start_of_wait
+from airflow_provider_assistant.sensors.base import AssistantSensor
 from airflow_provider_assistant.texts import counted
 from airflow_provider_assistant.triggers import events
 from airflow_provider_assistant.triggers.chat import (
@@ -44,12 +35,12 @@ from airflow_provider_assistant.triggers.chat import (
     event_of_end,
     timed_out,
 )
-from airflow_provider_assistant.triggers.deferral import defer, is_deferrable, restore_attributes
+from airflow_provider_assistant.triggers.deferral import defer, restore_attributes
 
 log = logging.getLogger(__name__)
 
 
-class AssistantChatRequestSensor(BaseSensorOperator):
+class AssistantChatRequestSensor(AssistantSensor):
     """
     Wait until an async chat request ends (``GET …/chat/requests/{request_id}``), and return the answer through XCom.
 
@@ -65,52 +56,21 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         :doc:`/ask/chat`
 
     :param request_id: Id of the chat request, as ``POST …/chat/async`` returned it.
-    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
-    :param site_id: Site of the chat request. Default: None, the connection's.
-    :param deferrable: Whether to wait in the triggerer. Default: None, Airflow's ``[operators] default_deferrable``.
     :param poke_interval: Time between two polls, in seconds or as a timedelta. Default: 5.
 
-    Airflow's own parameters of sensors: ``timeout``, the longest total wait, by default 7 days; ``mode``, ``poke`` or
-    ``reschedule`` if the sensor is not deferrable; ``soft_fail``, whether to skip the task instead of failing it;
-    ``exponential_backoff``, whether the time between two polls doubles, up to ``max_wait``. They mean the same in every
-    mode.
+    The other parameters are those of :class:`~airflow_provider_assistant.sensors.base.AssistantSensor`.
     """
 
-    template_fields: Sequence[str] = ("assistant_conn_id", "site_id", "request_id")
+    template_fields: Sequence[str] = (*AssistantSensor.template_fields, "request_id")
 
-    ui_color = "#e4e9fb"
+    # Start of the wait and number of polls, if earlier processes have polled.
+    _started: float | None = None
+    _polls_before = 0
 
-    def __init__(
-        self,
-        *,
-        request_id: str,
-        assistant_conn_id: str = AssistantHook.default_conn_name,
-        site_id: str | None = None,
-        deferrable: bool | None = None,
-        poke_interval: float | timedelta = 5.0,
-        **kwargs: Any,
-    ) -> None:
-        # Makes task.output["request_id"] return that item of the result.
-        kwargs.setdefault("multiple_outputs", True)
-        # Airflow's own errors about these parameters name neither the parameter nor the task.
-        task_id = kwargs.get("task_id")
-        poke_interval = checked("poke_interval", poke_interval, parameters.interval, task_id)
-        check_waits(kwargs)
-        with naming_task(task_id):
-            super().__init__(poke_interval=poke_interval, **kwargs)
+    def __init__(self, *, request_id: str, poke_interval: float | timedelta = 5.0, **kwargs: Any) -> None:
+        super().__init__(poke_interval=poke_interval, **kwargs)
         self.request_id = request_id
-        self.assistant_conn_id = assistant_conn_id
-        self.site_id = site_id
-        self.deferrable = is_deferrable(deferrable)
-        # Start of the wait and number of polls, if earlier processes have polled.
-        self._started: float | None = None
-        self._polls_before = 0
         check_given(self)
-
-    @cached_property
-    def hook(self) -> AssistantHook:
-        """Hook of the sensor's connection and site."""
-        return AssistantHook(self.assistant_conn_id, site_id=self.site_id)
 
     @explained
     def execute(self, context: Context) -> Any:
@@ -125,23 +85,12 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         :raises AirflowSensorTimeout: The chat request did not end within ``timeout``.
         :raises AssistantAPIError: The service answered a poll with 400, 401, 403 or 404.
         """
-        check_rendered(self, context)
-        with skipped_softly(self):
-            self._started = start_of_wait(self, context)
-            if self.mode == "reschedule":
-                # Each of the earlier polls was followed by a reschedule, and was in another process.
-                self._polls_before = context.get("task_reschedule_count", 0)
-            if self.deferrable:
-                return self._poll_or_defer(context)
-            try:
-                return super().execute(context)
-            except (AirflowSensorTimeout, AirflowSkipException) as ended:
-                if ended.__cause__:
-                    raise
-                # Airflow's own error of a timeout does not say what the polls met.
-                site_id = self.hook.resolve_site_id()
-                late = timed_out(self._schedule, site_id, self._request, self.hook.client.now())
-                raise type(ended)(str(late)) from late
+        if self.mode == "reschedule":
+            # Each of the earlier polls was followed by a reschedule, and was in another process.
+            first = context["ti"].get_first_reschedule_date(context)
+            self._started = first.timestamp() if first else None
+            self._polls_before = context.get("task_reschedule_count", 0)
+        return self._wait_in_any_mode(context)
 
     def poke(self, context: Context) -> PokeReturnValue:  # noqa: ARG002
         """
@@ -150,10 +99,11 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         :return: ``is_done``, and the answer as ``xcom_value`` once the chat request is complete.
         :raises AssistantError: The same errors as :meth:`execute`.
         """
-        end = poll_now(self.hook.client, self.hook.resolve_site_id(), self._schedule)
+        request = self._request._replace(polls=self._polls_before + self._wait.polls)
+        end = poll_once(self.hook.client, self.hook.resolve_site_id(), self._wait, request)
         if end is None:
             return PokeReturnValue(is_done=False)
-        return PokeReturnValue(is_done=True, xcom_value=self._answer(event_of_end(self._schedule, end)))
+        return PokeReturnValue(is_done=True, xcom_value=self._answer(event_of_end(self._wait, end)))
 
     @explained
     def execute_complete(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -174,25 +124,28 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         return FailureContext(doing, "The chat was submitted before, and stays at the service: a sensor only reads.")
 
     @cached_property
-    def _request(self) -> Request:
+    def _request(self) -> Answer:
         started = self._started or self.hook.client.now()
-        return Request("", self.request_id, "", started, polls=self._polls_before)
+        return Answer("", request_id=self.request_id, submitted_at=started, polls=self._polls_before)
 
     @cached_property
-    def _schedule(self) -> Schedule:
+    def _wait(self) -> Wait:
         """What the polls of this process have met. Airflow decides when a sensor polls, and when it stops."""
         now = self.hook.client.now()
-        schedule = Schedule(interval=self.poke_interval, deadline=math.inf, now=now)
-        schedule.add(self._request, now)
-        return schedule
+        wait = Wait(interval=self.poke_interval, deadline=math.inf, now=now)
+        wait.first_poll(self._request, now)
+        return wait
 
-    def _poll_or_defer(self, context: Context) -> Any:
-        """Poll once on the worker; if there is no answer yet, leave the others to the triggerer."""
+    def _timed_out(self) -> Exception:
+        return timed_out(self._wait, self.hook.resolve_site_id(), self._request, self.hook.client.now())
+
+    def _poke_or_defer(self, context: Context) -> Any:
         ended = self.poke(context)
         if ended:
             return ended.xcom_value
         now = self.hook.client.now()
         site_id = self.hook.resolve_site_id()
+        started = self._request.submitted_at or now
         longest_interval = None
         if self.exponential_backoff:
             longest_interval = self.max_wait.total_seconds() if self.max_wait else self.timeout
@@ -203,11 +156,11 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         }
         trigger = AssistantChatRequestTrigger(
             **rendered,
-            since=self._request.submitted_at,
-            deadline=self._request.submitted_at + self.timeout,
+            since=started,
+            deadline=started + self.timeout,
             poll_interval=self.poke_interval,
             longest_interval=longest_interval,
-            polls=self._schedule.polls,
+            polls=self._wait.polls,
             not_before=now + events.SETTLING_SECONDS,
             rendered=rendered,
         )

@@ -6,10 +6,9 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from functools import cached_property
 from typing import Any
 
-from airflow.providers.common.compat.sdk import AirflowSensorTimeout, BaseSensorOperator, Context, PokeReturnValue
+from airflow.providers.common.compat.sdk import AirflowSensorTimeout, Context, PokeReturnValue
 
 from airflow_provider_assistant import parameters
 from airflow_provider_assistant.exceptions import (
@@ -19,20 +18,18 @@ from airflow_provider_assistant.exceptions import (
     AssistantInputError,
 )
 from airflow_provider_assistant.failures import FailureContext, explained
-from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.hooks.task_parameters import check_given, check_rendered, naming_task
+from airflow_provider_assistant.hooks.task_parameters import check_given, check_rendered
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.queries import ids_in_source
-from airflow_provider_assistant.parameters import checked
-from airflow_provider_assistant.sensors.base import check_waits, skipped_softly
+from airflow_provider_assistant.sensors.base import AssistantSensor
 from airflow_provider_assistant.texts import counted
-from airflow_provider_assistant.triggers.deferral import DEFERRAL_GRACE, is_deferrable, restore_attributes
+from airflow_provider_assistant.triggers.deferral import DEFERRAL_GRACE, restore_attributes
 
 # Maximum number of documents that a message names.
 NAMED = 20
 
 
-class AssistantDocumentsReadySensor(BaseSensorOperator):
+class AssistantDocumentsReadySensor(AssistantSensor):
     """
     Wait until documents of a load are in use: active and ready, as the list of the site shows them.
 
@@ -50,56 +47,27 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
         ``source_name``. Default: None, all documents of the site in the ledger.
     :param document_ids: Ids of the documents to wait for, instead of those in the ledger. An empty list succeeds at
         once. Default: None.
-    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
-    :param site_id: Site of the documents. Default: None, the connection's.
-    :param deferrable: Whether to free the worker slot between two looks. Default: None, Airflow's ``[operators]
-        default_deferrable``.
-    :param poke_interval: Time between two looks, in seconds or as a timedelta. Default: 60.
 
-    Airflow's own parameters of sensors: ``timeout``, the longest total wait, by default 7 days; ``mode``, ``poke`` or
-    ``reschedule``, and ``exponential_backoff`` with ``max_wait``, if the sensor is not deferrable; ``soft_fail``,
-    whether to skip the task instead of failing it.
+    The other parameters are those of :class:`~airflow_provider_assistant.sensors.base.AssistantSensor`.
     """
 
-    template_fields: Sequence[str] = ("assistant_conn_id", "site_id", "source_name", "document_ids")
-    ui_color = "#e4e9fb"
+    template_fields: Sequence[str] = (*AssistantSensor.template_fields, "source_name", "document_ids")
+
+    _last_look = "the list could not be read"
 
     def __init__(
-        self,
-        *,
-        source_name: str | None = None,
-        document_ids: Sequence[str] | None = None,
-        assistant_conn_id: str = AssistantHook.default_conn_name,
-        site_id: str | None = None,
-        deferrable: bool | None = None,
-        poke_interval: float | timedelta = 60.0,
-        **kwargs: Any,
+        self, *, source_name: str | None = None, document_ids: Sequence[str] | None = None, **kwargs: Any
     ) -> None:
-        # Makes task.output["documents"] return that item of the result.
-        kwargs.setdefault("multiple_outputs", True)
-        task_id = kwargs.get("task_id")
-        poke_interval = checked("poke_interval", poke_interval, parameters.interval, task_id)
-        check_waits(kwargs)
-        with naming_task(task_id):
-            super().__init__(poke_interval=poke_interval, **kwargs)
+        super().__init__(**kwargs)
         self.source_name = source_name
         self.document_ids = document_ids
-        self.assistant_conn_id = assistant_conn_id
-        self.site_id = site_id
-        self.deferrable = is_deferrable(deferrable)
         check_given(self)
-        self._last_look = "the list could not be read"
         if source_name is not None and document_ids is not None:
             raise AssistantInputError(
-                f"{parameters.of_task(task_id)}source_name and document_ids exclude each other",
+                f"{parameters.of_task(self.task_id)}source_name and document_ids exclude each other",
                 todo="Give one of them.",
                 field="document_ids",
             )
-
-    @cached_property
-    def hook(self) -> AssistantHook:
-        """Hook of the sensor's connection and site."""
-        return AssistantHook(self.assistant_conn_id, site_id=self.site_id)
 
     @explained
     def execute(self, context: Context) -> Any:
@@ -113,14 +81,7 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
             knows none of the documents.
         :raises AssistantAPIError: The service refused to list the documents, or does not have the route.
         """
-        check_rendered(self, context)
-        with skipped_softly(self):
-            if self.deferrable:
-                return self._look_or_defer(context, time.time())
-            try:
-                return super().execute(context)
-            except AirflowSensorTimeout:
-                raise self._timed_out() from None
+        return self._wait_in_any_mode(context)
 
     @explained
     def execute_complete(
@@ -140,9 +101,10 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
         """
         restore_attributes(self, {"rendered": rendered})
         check_rendered(self, context)
-        return self._look_or_defer(context, started or time.time())
+        return self._poke_or_defer(context, started)
 
-    def _look_or_defer(self, context: Context, started: float) -> Any:
+    def _poke_or_defer(self, context: Context, started: float | None = None) -> Any:
+        started = started or time.time()
         looked = self.poke(context)
         if looked:
             return looked.xcom_value

@@ -8,8 +8,8 @@ from typing import Any
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.asking.poller import poll_until
-from airflow_provider_assistant.asking.schedule import Schedule
-from airflow_provider_assistant.asking.state import End, Request
+from airflow_provider_assistant.asking.state import Answer
+from airflow_provider_assistant.asking.wait import Wait
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.exceptions import AssistantError, AssistantRequestTimeoutError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
@@ -41,28 +41,28 @@ class AssistantChatRequestTrigger(AssistantTrigger):
     polls: int = 0
 
     async def _wait(self) -> dict[str, Any]:
-        request = Request("", self.request_id, "", self.since, polls=self.polls)
+        request = Answer("", request_id=self.request_id, submitted_at=self.since, polls=self.polls)
         interval = self.longest_interval or self.poll_interval
         async with shared_client(AssistantHook(self.assistant_conn_id)) as client:
-            schedule = Schedule(interval=interval, deadline=self.deadline, now=client.now(), first=self.poll_interval)
-            return await event_of_wait(client, self.site_id, schedule, request)
+            wait = Wait(interval=interval, deadline=self.deadline, now=client.now(), first=self.poll_interval)
+            return await event_of_wait(client, self.site_id, wait, request)
 
 
-async def event_of_wait(client: AssistantClient, site_id: str, schedule: Schedule, request: Request) -> dict[str, Any]:
-    """Wait for a chat request until the deadline of the schedule, and return its :func:`event_of_end`."""
-    ends: list[End] = []
-    await poll_until(client, site_id, schedule, [request], on_end=ends.append)
+async def event_of_wait(client: AssistantClient, site_id: str, wait: Wait, request: Answer) -> dict[str, Any]:
+    """Wait for a chat request until the deadline, and return its :func:`event_of_end`."""
+    ends: list[Answer] = []
+    await poll_until(client, site_id, wait, [request], on_end=ends.append)
     if not ends:
-        raise timed_out(schedule, site_id, request, client.now())
-    return event_of_end(schedule, ends[0])
+        raise timed_out(wait, site_id, request, client.now())
+    return event_of_end(wait, ends[0])
 
 
-def event_of_end(schedule: Schedule, end: End) -> dict[str, Any]:
+def event_of_end(wait: Wait, end: Answer) -> dict[str, Any]:
     """Return the event payload for the end of a chat request; :func:`ended_request` reads it."""
-    if schedule.error or not schedule.reply:
-        return failure_of(schedule.error or AssistantError("the chat request has no reply"))
+    if wait.error or not wait.reply:
+        return failure_of(wait.error or AssistantError("the chat request has no reply"))
     times = {"polls": end.polls, "seconds": round(end.seconds or 0.0, 3), "ended_at": end.ended_at}
-    return {"request": {**schedule.reply.as_dict(), **times}}
+    return {"request": {**wait.reply.as_dict(), **times}}
 
 
 def ended_request(event: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -79,16 +79,17 @@ def ended_request(event: Mapping[str, Any] | None) -> dict[str, Any]:
     raise AssistantError(f"the trigger's event has neither a request nor an error: {event!r}")
 
 
-def timed_out(schedule: Schedule, site_id: str, request: Request, now: float) -> AssistantRequestTimeoutError:
+def timed_out(wait: Wait, site_id: str, request: Answer, now: float) -> AssistantRequestTimeoutError:
     """Return the error of a wait that ended before the chat request: how long it was, and what the polls met."""
     call = str(endpoints.get_chat_request(site_id, str(request.request_id)))
-    status = schedule.reply.status if schedule.reply else ""
-    met = f"the last status was {status!r}" if schedule.reply else "no poll was answered"
-    if silence := schedule.silence(now):
-        met = str(silence)
-    elif schedule.error:
-        met = schedule.error.happened
-    waited = f"{max(0.0, now - request.submitted_at):.0f} s and {counted(request.polls + schedule.polls, 'poll')}"
+    status = wait.reply.status if wait.reply else ""
+    met = f"the last status was {status!r}" if wait.reply else "no poll was answered"
+    if silence := wait.silence(now):
+        met = silence
+    elif wait.error:
+        met = wait.error.happened
+    seconds = max(0.0, now - (request.submitted_at or now))
+    waited = f"{seconds:.0f} s and {counted(request.polls + wait.polls, 'poll')}"
     happened = f"The chat request did not end within {waited}; {met}"
     if call not in happened:
         happened += f" ({call})"

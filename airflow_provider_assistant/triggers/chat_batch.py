@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_assistant.asking.poller import poll_until
-from airflow_provider_assistant.asking.schedule import Schedule
 from airflow_provider_assistant.asking.state import BatchState, Writer
+from airflow_provider_assistant.asking.wait import Wait
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.shared_client import shared_client
 from airflow_provider_assistant.texts import counted
@@ -22,8 +22,8 @@ class AssistantChatBatchTrigger(AssistantTrigger):
 
     The trigger reads the open requests from the batch state, and adds answers to it as they arrive. It can therefore
     restart at any time on any triggerer, and continues where it stopped. It sends only ``GET`` requests to the service.
-    Its event carries counts, not answers: ``ended`` (by state), ``open`` (requests without an answer), ``polls`` and,
-    if no poll was answered at the end, ``silence``; or else ``error``.
+    Its event carries counts, not answers: ``ended`` (by state), ``open`` (requests without an answer), ``polls``, and
+    ``silence``, a text if no poll was answered at the end; or else ``error``.
 
     :param folder: Folder of the batch state: a shared local path or an object storage URL.
     :param deadline: Time at which to stop polling, in seconds since the epoch.
@@ -43,10 +43,9 @@ class AssistantChatBatchTrigger(AssistantTrigger):
         self.log.info("Waiting for %s on site %r.", counted(len(waiting), "request"), self.site_id)
         async with shared_client(AssistantHook(self.assistant_conn_id)) as client, Writer(state) as writer:
             now = client.now()
-            schedule = Schedule(interval=self.poll_interval, deadline=min(self.deadline, now + self.timeout), now=now)
+            wait = Wait(interval=self.poll_interval, deadline=min(self.deadline, now + self.timeout), now=now)
             await poll_until(
-                client, self.site_id, schedule, waiting, on_end=writer.add, max_concurrency=self.max_concurrency
+                client, self.site_id, wait, waiting, on_end=writer.add, max_concurrency=self.max_concurrency
             )
-            silence = schedule.silence(client.now())
-        event = {"ended": dict(schedule.ended), "open": schedule.open, "polls": schedule.polls}
-        return {**event, "silence": silence._asdict()} if silence else event
+            silence = wait.silence(client.now())
+        return {"ended": dict(wait.ended), "open": wait.open, "polls": wait.polls, "silence": silence}

@@ -98,15 +98,17 @@ def batch(service: Service, count: int, spread: float, interval: float) -> dict[
 
     gc.collect()
     idle = reset_peak()
+    import pyarrow as pa
+
     from airflow_provider_assistant.asking.questions import Questions
-    from airflow_provider_assistant.asking.state import BatchState, Request
+    from airflow_provider_assistant.asking.state import Answer, BatchState
     from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger
 
     with tempfile.TemporaryDirectory() as folder:
         record, now = BatchState(folder), time.time()
-        record.write_questions(Questions())
+        record.write_questions(Questions([], pa.table({})))
         service.reset(LATENCY, spread=spread, outstanding=count)
-        record.add([Request(f"{number:032x}", request_id(number), "s", now) for number in range(count)])
+        record.add([Answer(f"{number:032x}", "open", request_id(number), "s", now) for number in range(count)])
         trigger = AssistantChatBatchTrigger(
             assistant_conn_id="assistant_default",
             site_id="bench",
@@ -119,7 +121,7 @@ def batch(service: Service, count: int, spread: float, interval: float) -> dict[
         watch = Watch()
         event = watch.run(lambda: _event(trigger))
         ended, peak = time.time(), status("VmHWM")
-        answers = {end.request_id: end.answer for end in record.read()[1].values()}
+        answers = {end.request_id: end.answer for end in record.read().values()}
     if answers != {request_id(number): answer(question(number)) for number in range(count)}:
         raise RuntimeError(f"not all of {count} questions have their answers, but {len(answers)}: {event}")
     return {**watch.as_dict(), "peak_mb": round(peak - idle, 1), "idle_mb": round(idle, 1), "ended": ended}
@@ -131,8 +133,8 @@ def thousand(service: Service, count: int, spread: float, interval: float, clien
     import aiohttp  # noqa: F401
     import airflow.jobs.triggerer_job_runner  # noqa: F401
 
-    from airflow_provider_assistant.asking.schedule import Schedule
-    from airflow_provider_assistant.asking.state import Request
+    from airflow_provider_assistant.asking.state import Answer
+    from airflow_provider_assistant.asking.wait import Wait
     from airflow_provider_assistant.hooks.assistant import AssistantHook
     from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger, event_of_wait
 
@@ -140,11 +142,11 @@ def thousand(service: Service, count: int, spread: float, interval: float, clien
         """The same trigger with a separate client."""
 
         async def _wait(self) -> dict[str, Any]:
-            request = Request("", self.request_id, "", self.since)
+            request = Answer("", "open", self.request_id, "", self.since)
             interval = self.poll_interval
-            schedule = Schedule(interval=interval, deadline=self.deadline, now=time.time(), first=interval)
+            wait = Wait(interval=interval, deadline=self.deadline, now=time.time(), first=interval)
             async with AssistantHook(self.assistant_conn_id).async_client() as own:
-                return await event_of_wait(own, self.site_id, schedule, request)
+                return await event_of_wait(own, self.site_id, wait, request)
 
     service.reset(LATENCY, spread=spread, outstanding=count)
     now = time.time()

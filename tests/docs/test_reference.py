@@ -13,7 +13,7 @@ import pytest
 from airflow.providers.common.compat.sdk import BaseSensorOperator
 
 from airflow_provider_assistant import assets, exceptions, retry_policy
-from airflow_provider_assistant.asking import answers, poller, schedule, state
+from airflow_provider_assistant.asking import answers, poller, state, wait
 from airflow_provider_assistant.cli import runner
 from airflow_provider_assistant.client import cancellation
 from airflow_provider_assistant.client.settings import ClientSettings
@@ -105,7 +105,7 @@ NUMBER = {0.25: "a quarter", 2: "two", 10: "ten", 20: "twenty", 120: "two minute
 SETTINGS = ClientSettings("", "")
 FIGURES = [
     ("docs/ask/chat-batch.md", f"saved within {NUMBER[state.FLUSH]} seconds"),
-    ("docs/ask/chat-batch.md", f"polled first at {NUMBER[schedule.FIRST]} of it"),
+    ("docs/ask/chat-batch.md", f"polled first at {NUMBER[wait.FIRST]} of it"),
     ("docs/ask/chat-batch.md", f"has a line every {poller.PROGRESS:g} seconds"),
     (LEDGER, f"writes nothing for {clock.DEFAULT_SECONDS:g} seconds"),
     (LEDGER, f"gives what is in flight {NUMBER[cancellation.GRACE]} seconds"),

@@ -41,7 +41,7 @@ preload(
     __name__,
     "aiohttp",
     "psycopg2",
-    "airflow_provider_assistant.asking.ask",
+    "airflow_provider_assistant.asking.batch",
     "airflow_provider_assistant.client.worker_pool",
     "airflow_provider_assistant.loading.load",
     "airflow_provider_assistant.sending.sender",

@@ -21,7 +21,7 @@ from airflow.sdk import ObjectStoragePath
 from pyarrow.fs import S3FileSystem
 
 from airflow_provider_assistant.asking.questions import Questions
-from airflow_provider_assistant.asking.state import BatchState, Request
+from airflow_provider_assistant.asking.state import Answer, BatchState
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.lake.files import write
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
@@ -315,8 +315,8 @@ async def test_a_triggerer_is_the_first_of_its_process_to_use_the_storage(
     """Airflow remembers file systems by connection, so another connection stands for another process."""
     request_id = AssistantHook().submit_chat("s", "When?").request_id
     record = BatchState(f"{bucket.root}/state")
-    record.write_questions(Questions())
-    record.add([Request("question", request_id, "s", time.time())])
+    record.write_questions(Questions([], pa.table({})))
+    record.add([Answer("question", "open", request_id, "s", time.time())])
     other = f"triggerer_of_{bucket.storage.conn_id}"
     monkeypatch.setenv(f"AIRFLOW_CONN_{other.upper()}", bucket.storage.connection())
     trigger = AssistantChatBatchTrigger(
@@ -330,5 +330,5 @@ async def test_a_triggerer_is_the_first_of_its_process_to_use_the_storage(
     )
     events: list[dict[str, Any]] = [event.payload async for event in trigger.run()]
     assert [(event.get("ended"), event.get("open")) for event in events] == [({"complete": 1}, 0)]
-    (end,) = record.read()[1].values()
+    (end,) = record.read().values()
     assert (end.request_id, end.status) == (request_id, "complete")

@@ -50,7 +50,8 @@ class Batches(Runs):
     def saved(self, dag_id: str) -> set[str]:
         """Return the requests whose answers are in the batch state of a task."""
         folders = (self.folder / dag_id).glob(".questions.parquet.*")
-        return {end.request_id or "" for folder in folders for end in BatchState(str(folder)).read()[1].values()}
+        answers = [answer for folder in folders for answer in BatchState(str(folder)).read().values()]
+        return {answer.request_id or "" for answer in answers if answer.status == "complete"}
 
     def submitted(self, message: str) -> dict[str, int]:
         """Return the requests with a message, each with the number of its question."""

@@ -18,10 +18,9 @@ from airflow_provider_assistant.asking.answers import (
     output_table,
     published,
     rows_of_dataset,
-    typed,
 )
-from airflow_provider_assistant.asking.questions import Question, Questions
-from airflow_provider_assistant.asking.state import End, Request
+from airflow_provider_assistant.asking.questions import Question, Questions, typed
+from airflow_provider_assistant.asking.state import Answer
 
 ENDS = ("complete", "failed", "lost", "not_submitted", "open", "unknown")
 
@@ -31,33 +30,26 @@ def question(number, **changes):
     return Question(*values)._replace(question_id=f"q{number}", **changes)
 
 
-def batch(states):
-    """Return questions in these states, with their requests and ends."""
-    requests, ends = {}, {}
+def answers_of(states):
+    """Return the answers of questions in these states."""
+    answers = {}
     for number, state in enumerate(states):
-        if state not in {"not_submitted", "unknown"}:
-            requests[f"q{number}"] = Request(f"q{number}", f"r{number}", f"s{number}", 100.0, 1)
-        if state not in {"open", "unknown"}:
-            end = End(f"q{number}", state, 104.0, error=None if state == "complete" else f"rejected: {state}")
-            if state != "not_submitted":
-                end = end._replace(
-                    request_id=f"r{number}",
-                    session_id=f"s{number}",
-                    submitted_at=100.0,
-                    seconds=4.0,
-                    attempts=1,
-                    polls=2,
-                )
-            if state == "complete":
-                end = end._replace(answer="\ud83d", raw="{}", confidence_level="low")
-            ends[f"q{number}"] = end
-    return Questions([question(number) for number in range(len(states))]), requests, ends
+        answer = Answer(f"q{number}", state, f"r{number}", f"s{number}", 100.0, attempts=1)
+        if state == "not_submitted":
+            answer = Answer(f"q{number}", state, ended_at=104.0, error="rejected: empty")
+        elif state != "open":
+            answer = answer._replace(ended_at=104.0, seconds=4.0, polls=2, error=f"it {state}")
+        if state == "complete":
+            answer = answer._replace(answer="\ud83d", raw="{}", confidence_level="low", error=None)
+        if state != "unknown":
+            answers[f"q{number}"] = answer
+    return answers
 
 
 def table_of(states, others=None):
-    questions, requests, ends = batch(states)
     others = pa.table({}) if others is None else others
-    return output_table(questions, others, requests, ends), requests, ends
+    questions = Questions([question(number) for number in range(len(states))], others)
+    return output_table(questions, answers_of(states))
 
 
 @pytest.mark.promise("chat", "Every question has its row in the answers, whatever happened to it.")
@@ -65,26 +57,27 @@ def table_of(states, others=None):
 def test_every_question_has_its_row_in_order(seed):
     rng = random.Random(seed)
     states = rng.choices(ENDS, k=rng.randrange(0, 40))
-    table, requests, _ = table_of(states, pa.table({"id": list(range(len(states)))}))
+    table = table_of(states, pa.table({"id": list(range(len(states)))}))
     assert table.column_names == [*COLUMNS, "id"]
     rows = table.to_pylist()
     assert [row["key"] for row in rows] == [f"key {number}" for number in range(len(states))]
     wanted = {"open": "timed_out", "unknown": "not_submitted"}
     assert [row["status"] for row in rows] == [wanted.get(state, state) for state in states]
     assert all((row["error"] is None) == (row["status"] == "complete") for row in rows)
-    result = counts(table, requests.values(), {"q1"})
+    submitted = sum(state not in {"not_submitted", "unknown"} for state in states)
+    result = counts(table, answers_of(states), {"q1"})
     assert sum(result[status] for status in STATUSES) == result["rows"] == len(states)
-    assert (result["submitted"], result["possibly_duplicated"]) == (len(requests), 1)
+    assert (result["submitted"], result["possibly_duplicated"]) == (submitted, 1)
     assert result["rejected"] == states.count("not_submitted")
     assert result["low_confidence"] == (states.count("complete") or None)
     # The types do not depend on what is in the columns.
-    assert table.schema.equals(table_of([], pa.table({"id": pa.array([], pa.int64())}))[0].schema)
+    assert table.schema.equals(table_of([], pa.table({"id": pa.array([], pa.int64())})).schema)
 
 
 def test_a_turn_after_one_without_an_answer_says_so():
-    questions = Questions([question(number, turn=number + 1, conversation="c") for number in range(3)])
-    ends = {"q0": End("q0", "failed", 1.0, "r", error="no")}
-    errors = output_table(questions, pa.table({}), {}, ends)["error"].to_pylist()
+    questions = Questions([question(number, turn=number + 1, conversation="c") for number in range(3)], pa.table({}))
+    answers = {"q0": Answer("q0", "failed", "r", ended_at=1.0, error="no")}
+    errors = output_table(questions, answers)["error"].to_pylist()
     assert errors == [
         "no",
         "not sent: turn 1 of its session has no answer (failed)",
@@ -93,21 +86,21 @@ def test_a_turn_after_one_without_an_answer_says_so():
 
 
 def test_answers_are_found_again_by_the_same_task_only(tmp_path):
-    table, _, ends = table_of(["complete", "failed", "complete", "open"])
+    states = ["complete", "failed", "complete", "open"]
+    table, answers = table_of(states), answers_of(states)
     path = ObjectStoragePath(str(tmp_path / "answers.parquet"))
     assert published(path, "dag/run") == {}
     pq.write_table(table.replace_schema_metadata({SCOPE: b"dag/run"}), str(path))
     assert published(path, "dag/other") == {}
     found = published(path, "dag/run")
-    assert found == {name: ends[name]._replace(answer="\\ud83d") for name in ("q0", "q2")}
+    assert found == {name: answers[name]._replace(answer="\\ud83d") for name in ("q0", "q2")}
     (tmp_path / "answers.parquet").write_bytes(b"PAR1 no table")
     assert published(path, "dag/run") == {}
 
 
 def test_equal_rows_are_one_row_of_the_dataset():
-    questions, requests, ends = batch(["complete", "failed"])
-    twice = Questions([*questions.rows, *questions.rows])
-    rows = list(rows_of_dataset(output_table(twice, pa.table({}), requests, ends)))
+    twice = Questions([question(number) for number in (0, 1, 0, 1)], pa.table({}))
+    rows = list(rows_of_dataset(output_table(twice, answers_of(["complete", "failed"]))))
     assert [row["request_id"] for row in rows] == ["r0", "r1"]
 
 

@@ -16,10 +16,10 @@ import pytest
 
 from airflow_provider_assistant.api.call import CallInfo
 from airflow_provider_assistant.api.status import StatusMapping
-from airflow_provider_assistant.asking import schedule as module
+from airflow_provider_assistant.asking import wait as module
 from airflow_provider_assistant.asking.poller import Poller, poll_until
-from airflow_provider_assistant.asking.schedule import Schedule
-from airflow_provider_assistant.asking.state import Request
+from airflow_provider_assistant.asking.state import Answer
+from airflow_provider_assistant.asking.wait import Wait
 from airflow_provider_assistant.exceptions import (
     AssistantAPIError,
     AssistantAuthenticationError,
@@ -88,12 +88,12 @@ class Client:
         return call.parse(answer, CallInfo(200, raw_json=json.dumps(answer)))
 
 
-def pending(count: int, submitted_at: float = 0.0) -> list[Request]:
-    return [Request(f"q{number}", f"r{number}", "s", EPOCH + submitted_at) for number in range(count)]
+def pending(count: int, submitted_at: float = 0.0) -> list[Answer]:
+    return [Answer(f"q{number}", "open", f"r{number}", "s", EPOCH + submitted_at) for number in range(count)]
 
 
-def schedule_until(deadline: float = 3600.0) -> Schedule:
-    return Schedule(interval=INTERVAL, deadline=EPOCH + deadline, now=EPOCH + now())
+def wait_until(deadline: float = 3600.0) -> Wait:
+    return Wait(interval=INTERVAL, deadline=EPOCH + deadline, now=EPOCH + now())
 
 
 def poll(
@@ -103,14 +103,14 @@ def poll(
 
     async def main() -> Any:
         client, ended = Client(answer, **options), []
-        schedule = schedule_until(deadline)
+        wait = wait_until(deadline)
         requests = pending(count, submitted_at)
-        await poll_until(client, "docs", schedule, requests, on_end=ended.append, max_concurrency=most)
+        await poll_until(client, "docs", wait, requests, on_end=ended.append, max_concurrency=most)
         assert client.flying == 0
         assert asyncio.all_tasks() == {asyncio.current_task()}, "a task was left behind"
         assert len({end.request_id for end in ended}) == len(ended), "a request has ended twice"
         ends = {end.request_id: end for end in ended}
-        return SimpleNamespace(schedule=schedule, sent=client.sent, most=client.most, ends=ends, took=now())
+        return SimpleNamespace(wait=wait, sent=client.sent, most=client.most, ends=ends, took=now())
 
     return simulated(main())
 
@@ -135,19 +135,19 @@ def test_polls_are_few_and_late_answers_are_noticed_soon():
     count, span = 1000, 60.0
     ready = [span * (number + 0.5) / count for number in range(count)]
     polled = poll(lambda name, _: COMPLETE if now() >= ready[int(name[1:])] else PENDING, count, most=64)
-    assert polled.schedule.polls / count <= 4
+    assert polled.wait.polls / count <= 4
     late = [polled.ends[f"r{number}"].ended_at - EPOCH - at for number, at in enumerate(ready)]
     assert min(late) >= 0
     assert max(late) <= INTERVAL + 1
     assert mean(late[: count // 10]) <= INTERVAL / 4
-    assert (polled.schedule.ended, polled.schedule.open) == (Counter(complete=count), 0)
+    assert (polled.wait.ended, polled.wait.open) == (Counter(complete=count), 0)
 
 
 @pytest.mark.parametrize("deadline", [-100.0, 1.0, 300.0])
 def test_every_request_is_polled_at_least_once_and_last_at_the_deadline(deadline):
     polled = poll(lambda *_: PENDING, 100, deadline=deadline, most=8)
     assert set(polled.sent) == {f"r{number}" for number in range(100)}
-    assert (polled.schedule.open, polled.ends) == (100, {})
+    assert (polled.wait.open, polled.ends) == (100, {})
     last = max(deadline, 0.0)
     assert last <= polled.took <= last + 1
     assert all(polls[-1] >= last - 0.001 for polls in polled.sent.values())
@@ -157,7 +157,7 @@ def test_every_request_is_polled_at_least_once_and_last_at_the_deadline(deadline
 def test_after_the_deadline_polls_go_on_that_are_answered():
     """A trigger that starts late polls each request once, however many there are."""
     polled = poll(lambda *_: COMPLETE, 300, deadline=-50.0, latency=2.0)
-    assert polled.schedule.ended == Counter(complete=300)
+    assert polled.wait.ended == Counter(complete=300)
     assert polled.took > TIMEOUT
 
 
@@ -170,13 +170,13 @@ def test_a_pause_that_the_service_asks_for_is_honoured():
 def test_no_more_polls_than_allowed_are_in_flight():
     # An answer at the deadline counts.
     polled = poll(lambda *_: COMPLETE if now() >= 12.0 else PENDING, 200, deadline=12.0, most=8)
-    assert (polled.most, polled.schedule.ended) == (8, Counter(complete=200))
+    assert (polled.most, polled.wait.ended) == (8, Counter(complete=200))
 
 
 @pytest.mark.parametrize("jump", [-900.0, 864_000.0])
 def test_a_clock_that_is_set_changes_nothing(jump):
     polled = poll(lambda *_: PENDING, deadline=100.0, jump=jump)
-    assert (polled.schedule.open, round(polled.took)) == (1, 100)
+    assert (polled.wait.open, round(polled.took)) == (1, 100)
 
 
 # -- what a reply means ------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ def test_a_refusal_of_all_is_raised_and_cancels_the_others(error):
     async def main():
         client, ended = Client(lambda name, _: error if name == "r5" else HANGS), []
         with pytest.raises(type(error)):
-            await poll_until(client, "docs", schedule_until(), pending(100), on_end=ended.append, max_concurrency=8)
+            await poll_until(client, "docs", wait_until(), pending(100), on_end=ended.append, max_concurrency=8)
         assert (client.flying, ended, len(client.sent)) == (0, [], 8)
         assert asyncio.all_tasks() == {asyncio.current_task()}
         return now()
@@ -232,10 +232,10 @@ def test_polling_continues_after_transient_errors_which_are_one_warning(caplog):
 
     with caplog.at_level(logging.DEBUG):
         polled = poll(answer, 50)
-    assert polled.schedule.ended == Counter(complete=50)
+    assert polled.wait.ended == Counter(complete=50)
     (warning,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert "Polling goes on after this: " in warning.getMessage()
-    assert "after 400 polls, 350 of them failed" in str(polled.schedule)
+    assert "after 400 polls, 350 of them failed" in str(polled.wait)
 
 
 @pytest.mark.promise("replies and errors", "An unknown status of a chat means that it runs.")
@@ -247,7 +247,7 @@ def test_unknown_status_words_mean_pending_and_are_logged_once(caplog):
 
     with caplog.at_level(logging.INFO, logger=module.__name__):
         polled = poll(answer, 50)
-    assert polled.schedule.ended == Counter(complete=50)
+    assert polled.wait.ended == Counter(complete=50)
     logged = [record.getMessage() for record in caplog.records if "still going" in record.getMessage()]
     assert logged == [f"Status {word!r} is taken for still going." for word in words]
 
@@ -262,13 +262,12 @@ def test_a_network_that_is_gone_ends_the_wait_at_the_deadline_plus_one_reply(cou
     deadline, gone = rng.uniform(60, 300), rng.uniform(5, 40)
     polled = poll(lambda *_: PENDING if now() < gone else met, count, deadline=deadline)
     assert deadline <= polled.took <= deadline + TIMEOUT + 0.1
-    assert polled.schedule.open == count
-    assert gone - INTERVAL <= polled.schedule.answered_at - EPOCH <= gone + 0.1
-    silence = polled.schedule.silence(EPOCH + polled.took)
-    assert silence.polls > 0
-    moment = f"{datetime.fromtimestamp(polled.schedule.answered_at, UTC):%H:%M:%S} UTC"
-    assert f"no poll was answered since {moment}" in str(silence)
-    assert met == HANGS or met.happened in str(silence)
+    assert polled.wait.open == count
+    assert gone - INTERVAL <= polled.wait.answered_at - EPOCH <= gone + 0.1
+    silence = polled.wait.silence(EPOCH + polled.took)
+    moment = f"{datetime.fromtimestamp(polled.wait.answered_at, UTC):%H:%M:%S} UTC"
+    assert f"no poll was answered since {moment}" in silence
+    assert met == HANGS or met.happened in silence
 
 
 # -- requests that are added, ends that cannot be kept -------------------------------------------------
@@ -277,14 +276,12 @@ def test_a_network_that_is_gone_ends_the_wait_at_the_deadline_plus_one_reply(cou
 def test_requests_may_be_added_while_others_are_polled():
     async def main():
         client, ended = Client(lambda *_: COMPLETE if now() >= 100 else PENDING), []
-        poller = Poller(client, "docs", schedule_until(), on_end=ended.append, max_concurrency=8)
-        running = asyncio.create_task(poller.run(pending(2)))
-        await asyncio.sleep(50)
-        poller.add(Request("late", "late", "s", EPOCH + 50))
-        await asyncio.sleep(100)
-        assert not running.done()
-        poller.close()
-        await running
+        async with Poller(client, "docs", wait_until(), on_end=ended.append, max_concurrency=8) as poller:
+            for request in pending(2):
+                poller.add(request)
+            await asyncio.sleep(50)
+            poller.add(Answer("late", "open", "late", "s", EPOCH + 50))
+            await poller.finish()
         assert [round(at) for at in client.sent["late"]] == [55, 60, 70, 90, 110]
         return sorted(end.question_id for end in ended)
 
@@ -293,7 +290,7 @@ def test_requests_may_be_added_while_others_are_polled():
 
 def test_a_poll_that_was_not_sent_does_not_count():
     polled = poll(lambda _, number: NotSentError("stopped") if number == 1 else COMPLETE)
-    assert (polled.schedule.polls, polled.ends["r0"].polls) == (1, 1)
+    assert (polled.wait.polls, polled.ends["r0"].polls) == (1, 1)
 
 
 def test_an_answer_that_cannot_be_saved_ends_the_polling():
@@ -305,7 +302,7 @@ def test_an_answer_that_cannot_be_saved_ends_the_polling():
             poll_until(
                 Client(lambda *_: COMPLETE),
                 "docs",
-                Schedule(interval=INTERVAL, deadline=EPOCH + 60, now=EPOCH),
+                Wait(interval=INTERVAL, deadline=EPOCH + 60, now=EPOCH),
                 pending(20),
                 on_end=refuse,
             )
@@ -323,10 +320,10 @@ def wait_for_one(
     async def main() -> Any:
         client = Client(answer, **options)
         await asyncio.sleep(start)
-        request = Request("", "r", "", EPOCH, polls=1)
+        request = Answer("", "open", "r", "", EPOCH, polls=1)
         try:
-            schedule = Schedule(interval=longest, deadline=EPOCH + deadline, now=EPOCH + now(), first=8.0)
-            end = ended_request(await event_of_wait(client, "docs", schedule, request))
+            wait = Wait(interval=longest, deadline=EPOCH + deadline, now=EPOCH + now(), first=8.0)
+            end = ended_request(await event_of_wait(client, "docs", wait, request))
         except AssistantRequestTimeoutError as error:
             end = error
         return end, client.sent["r"], now()
@@ -346,7 +343,7 @@ def test_one_request_is_polled_every_interval_which_may_grow(longest, polls):
 
 
 def test_a_batch_logs_its_progress_and_one_request_does_not(caplog):
-    for count, lines in ((1, 1), (2, 3)):
+    for count, lines in ((1, 1), (2, 4)):
         caplog.clear()
         with caplog.at_level(logging.INFO, logger="airflow_provider_assistant.asking.poller"):
             poll(lambda *_: PENDING, count, deadline=100)

@@ -34,12 +34,12 @@ def sent(source, **options):
 def test_files_of_different_columns_are_filled_up(tmp_path):
     for number, row in enumerate([{"id": 1, "message": "One?", "a": 1}, {"id": 2, "message": "Two?", "b": 2}]):
         (tmp_path / f"{number}.jsonl").write_text(json.dumps(row))
-    assert questions(str(tmp_path)).others == {"id": [1, 2], "a": [1, None], "b": [None, 2]}
+    assert questions(str(tmp_path)).others.to_pydict() == {"id": [1, 2], "a": [1, None], "b": [None, 2]}
 
 
 def test_a_column_that_comes_late_is_filled_up():
     rows = [{"id": number, "message": f"{number}?"} for number in range(2 * BATCH)]
-    others = questions([*rows, {"id": -1, "message": "last", "late": True}]).others
+    others = questions([*rows, {"id": -1, "message": "last", "late": True}]).others.to_pydict()
     assert others["late"] == [None] * (2 * BATCH) + [True]
     assert len(others["id"]) == 2 * BATCH + 1
 
@@ -53,7 +53,7 @@ def test_optional_fields_are_sent_where_there_are_columns_and_passed_through():
         {"session_id": "s", "message": "One?", "email": "a@example.com"},
         {"session_id": "s", "message": "Two?", "response_language": "de"},
     ]
-    assert questions(rows).others["email"] == ["a@example.com", ""]
+    assert questions(rows).others["email"].to_pylist() == ["a@example.com", ""]
 
 
 def test_each_row_has_its_own_stable_session_for_each_sending():
@@ -68,7 +68,7 @@ def test_without_key_columns_everything_that_is_sent_is_the_key():
     rows = [{"a": 1, "b": "x", "message": "?"}, {"a": None, "b": "y", "message": "?"}]
     assert [one.label for one in questions(rows, key_columns=["a", "b"]).rows] == ["a=1, b=x", "a=, b=y"]
     read = questions([{"key": 7, "message": "?"}], key_columns=["key"])
-    assert (read.rows[0].label, read.others) == ("7", {})
+    assert (read.rows[0].label, read.others.column_names) == ("7", [])
     assert questions([{"message": "half \ud83d"}], key_columns=()).rows[0].label == "half \\ud83d"
     one, two, again = ids([{"message": "One?"}, {"message": "Two?"}, {"message": "One?"}], key_columns=())
     assert one == again != two
@@ -79,7 +79,7 @@ def test_sessions_of_a_column(options):
     name = "thread" if options else "session_id"
     rows = [{**row, name: f"s{row['id'] % 2}"} for row in ROWS]
     assert sessions(rows, **options) == sessions(rows, number=2, **options) == ["s0", "s1", "s0", "s1", "s0"]
-    assert set(questions(rows, **options).others) == {"id", "expected"}
+    assert set(questions(rows, **options).others.column_names) == {"id", "expected"}
 
 
 @pytest.mark.promise("chat", "An invalid question does not affect the others.")

@@ -6,6 +6,7 @@ import asyncio
 import random
 import uuid
 
+import pyarrow as pa
 import pytest
 from airflow.sdk import ObjectStoragePath
 from airflow.sdk.io import attach
@@ -13,7 +14,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from airflow_provider_assistant.asking import state as module
 from airflow_provider_assistant.asking.questions import Question, Questions
-from airflow_provider_assistant.asking.state import BatchState, End, Request, Writer
+from airflow_provider_assistant.asking.state import Answer, BatchState, Writer
 from airflow_provider_assistant.exceptions import AssistantError, AssistantStorageError
 
 
@@ -30,35 +31,35 @@ def local(tmp_path):
     return BatchState(str(tmp_path / "folder"))
 
 
+NONE = Questions([], pa.table({}))
+
+
 def requests(count, **changes):
-    return [Request(f"q{number}", f"r{number}", "s\ud800", 1.5, **changes) for number in range(count)]
+    return [
+        Answer(f"q{number}", "open", f"r{number}", "s\ud800", submitted_at=1.5, **changes) for number in range(count)
+    ]
 
 
 def ends(count, status="complete", **changes):
-    return [End(f"q{number}", status, 2.5, f"r{number}", answer="\ud800 \u00e4", **changes) for number in range(count)]
+    ended = requests(count, ended_at=2.5, answer="\ud800 \u00e4", **changes)
+    return [answer._replace(status=status) for answer in ended]
 
 
 def saved(state):
-    return sorted(state.read()[1].values())
+    return sorted(state.read().values())
 
 
 def test_what_was_written_is_read(state):
-    questions = Questions(
-        [
-            Question("q0", "k", "label", 1, 1, None, "c", {"message": "m\ud800"}),
-            Question("q1", "", "", 2, 1, 1, "", {}, "bad"),
-        ],
-        {"id": [1, 2], "tags": [["a"], None], "mixed": [1, "two"]},
-    )
-    state.check()
-    state.write_questions(questions)
-    read, others = state.read_questions()
-    assert read.rows == questions.rows
-    assert others.to_pydict() == {"id": [1, 2], "tags": [["a"], None], "mixed": ["1", "two"]}
+    rows = [
+        Question("q0", "k", "label", 1, 1, None, "c", {"message": "m\ud800"}),
+        Question("q1", "", "", 2, 1, 1, "", {}, "bad"),
+    ]
+    others = pa.table({"id": [1, 2], "tags": [["a"], None]})
+    state.write_questions(Questions(rows, others))
+    assert (read := state.read_questions()).rows == rows
+    assert read.others == others
     state.add([*requests(3), *ends(2)])
-    found, _ended = state.read()
-    assert list(found.values()) == requests(3)
-    assert saved(state) == ends(2)
+    assert saved(state) == [*ends(2), requests(3)[2]]
     assert state.read_open() == requests(3)[2:]
     state.remove()
     assert not state.folder.exists()
@@ -66,23 +67,23 @@ def test_what_was_written_is_read(state):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_an_answer_is_not_replaced_and_the_latest_request_counts(seed, local):
-    local.write_questions(Questions())
     lines = [
-        Request("q", "old", "s", 1.0), Request("q", "new", "s", 2.0),
-        End("q", "failed", 3.0, "old"), End("q", "complete", 4.0, "new"), End("q", "lost", 5.0, "new"),
+        Answer("q", "open", "old", submitted_at=1.0), Answer("q", "open", "new", submitted_at=3.0),
+        Answer("q", "failed", "old", ended_at=2.0),
     ]  # fmt: skip
-    random.Random(seed).shuffle(lines)
-    for line in lines:
-        local.add([line])
-    found, ended = local.read()
-    assert (found["q"].request_id, ended["q"].status) == ("new", "complete")
+    more = [Answer("q", "complete", "new", ended_at=4.0), Answer("q", "lost", "new", ended_at=5.0)]
+    for expected, added in (("open", lines), ("complete", more)):
+        random.Random(seed).shuffle(added)
+        for line in added:
+            local.add([line])
+        answer = local.read()["q"]
+        assert (answer.request_id, answer.status) == ("new", expected)
 
 
 def test_a_new_try_keeps_only_what_it_is_told(state):
-    state.write_questions(Questions())
     state.add([*requests(3), *ends(3, "failed")])
-    state.begin(requests(1, is_reused=True), ends(1))
-    assert state.read() == ({"q0": requests(1, is_reused=True)[0]}, {"q0": ends(1)[0]})
+    state.begin(requests(1, is_reused=True))
+    assert state.read() == {"q0": requests(1, is_reused=True)[0]}
 
 
 @pytest.mark.promise("chat", "Answers that were saved before a kill are read again.")
@@ -97,7 +98,7 @@ def test_a_last_line_that_a_kill_cut_off_is_tolerated(cut, local):
 def test_a_folder_that_cannot_be_used_says_what_to_do(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(AssistantStorageError, match="beside output_path"):
-        BatchState(str(tmp_path / "file" / "folder")).check()
+        BatchState(str(tmp_path / "file" / "folder")).write_questions(NONE)
     with pytest.raises(AssistantError, match="shared folder"):
         BatchState(str(tmp_path / "nowhere")).read_open()
 
@@ -116,7 +117,7 @@ async def test_lines_are_written_now_and_then_and_at_the_end(error, local, monke
         async with Writer(local) as writer:
             writer.add(ends(1)[0])
             async with asyncio.timeout(60):
-                while not local.folder.exists() or not local.read()[1]:  # noqa: ASYNC110 (a thread writes)
+                while not local.folder.exists() or not local.read():  # noqa: ASYNC110 (a thread writes)
                     await asyncio.sleep(0.005)
             writer.add(ends(2)[1])
             if error:

@@ -34,7 +34,7 @@ def answers(table, **sessions):
 def rated(*rows, rules=RULES, **sessions):
     table = scores(*rows)
     found = rate(answers(table, **sessions), table, rules)
-    assert len(found.ratings) + found.counts.rows == len(rows)
+    assert len(found.ratings) + found.counts.outcomes.total() == len(rows)
     return found
 
 
@@ -66,7 +66,7 @@ def test_an_answer_gets_the_word_of_the_first_rule_that_holds(seed):
             expected[f"r{number}"] = "bad"
     assert {rating.request_id: rating.word for rating in found.ratings} == expected
     assert all(rating.session_id == f"s-{rating.request_id}" for rating in found.ratings)
-    assert found.counts.not_answered == sum(row["status"] != "complete" for row in rows)
+    assert found.counts.outcomes["not_answered"] == sum(row["status"] != "complete" for row in rows)
     assert {rating.key for rating in found.ratings} <= {
         f"q{number}{repetition}" for number in range(20) for repetition in ("", " (repetition 2)", " (repetition 3)")
     }
@@ -84,7 +84,7 @@ def test_an_answer_gets_the_word_of_the_first_rule_that_holds(seed):
 def test_an_answer_that_cannot_be_rated_is_listed_with_the_reason(row, reason):
     found = rated({"token_f1": 0.0}, {"token_f1": 0.0, **row}, **{"r-lost": None})
     assert [rating.key for rating in found.ratings] == ["q0"]
-    assert (found.counts.not_rated, found.left_out) == (1, [("q1", reason)])
+    assert (found.counts.outcomes["not_rated"], found.left_out) == (1, [("q1", reason)])
 
 
 def test_the_error_of_a_scorer_that_no_rule_names_does_not_matter():

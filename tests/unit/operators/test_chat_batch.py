@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
 from collections import Counter
 from datetime import UTC, date, datetime, timedelta
@@ -20,12 +19,11 @@ from airflow.sdk import DAG, ObjectStoragePath
 from airflow.sdk.io import attach
 from fsspec.implementations.memory import MemoryFileSystem
 
+from airflow_provider_assistant.asking import batch as batch_module
 from airflow_provider_assistant.asking.answers import COLUMNS, STATUSES
 from airflow_provider_assistant.asking.batch import Batch
 from airflow_provider_assistant.asking.state import BatchState
 from airflow_provider_assistant.exceptions import (
-    AssistantAmbiguousError,
-    AssistantAPIError,
     AssistantAuthenticationError,
     AssistantError,
     AssistantIncompleteError,
@@ -33,13 +31,10 @@ from airflow_provider_assistant.exceptions import (
     AssistantNotFoundError,
     AssistantPermissionError,
     AssistantRequestFailedError,
-    AssistantRequestLostError,
-    AssistantRequestTimeoutError,
 )
 from airflow_provider_assistant.ledger import ScopeLedger
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.parameters import tolerance
-from airflow_provider_assistant.sending import sender
 from tests.task_runs.context import task_context
 from tests.task_runs.finals import kind_of
 from tests.unit.operators.batches import (
@@ -92,24 +87,6 @@ def until(holds):
     while not holds():
         assert time.monotonic() < deadline, "it does not hold within two minutes"
         time.sleep(0.001)
-
-
-@pytest.fixture
-def when():
-    """Do something in another thread, like a signal handler, as soon as a condition holds."""
-    threads = []
-
-    def watch(holds, do):
-        def wait():
-            until(holds)
-            do()
-
-        threads.append(threading.Thread(target=wait))
-        threads[-1].start()
-
-    yield watch
-    for thread in threads:
-        thread.join()
 
 
 @pytest.mark.promise("chat", "Every question of a batch is asked once, and its answer is in the output file.")
@@ -213,16 +190,8 @@ def test_columns_and_constants(service, connection, execute, output):
 @pytest.mark.parametrize(
     ("options", "part"),
     [
-        ({"source": []}, "no rows"),
         ({"source": [{"id": 1, "text": "?"}]}, "no column message"),
-        ({"source": [{"message": "?"}]}, "no column id"),
-        ({"session": "thread"}, "no column thread"),
-        ({"constants": {"message": "?"}}, "message"),
-        ({"columns": {"answer": "expected"}}, "answer"),
-        ({"source": many(3, status="new")}, "column status"),
         ({"source": many(3, answer="42", raw="{}")}, "column answer, raw"),
-        ({"source": [*many(3), {"id": 1, "message": "Another?"}]}, "1 key with rows of different content"),
-        ({"source": "nowhere.csv"}, "does not exist"),
         ({"site_id": None}, "no site_id"),
     ],
 )
@@ -317,14 +286,6 @@ def test_conversations(session, column, conversations, service, connection, exec
     assert sum(bool(row["closed_at"]) for row in service.sessions()) == closed
 
 
-NAMED = [
-    {"source": [row | {"session_id": "customer"} for row in many(2)]},
-    {"source": [row | {"thread": "customer"} for row in many(2)], "session": "thread"},
-    {"source": [row | {"thread": "customer"} for row in many(2)], "columns": {"session_id": "thread"}},
-    {"source": many(2), "constants": {"session_id": "customer"}},
-]
-
-
 @pytest.mark.parametrize("fault", ["status:400", "drop"])
 def test_a_conversation_that_cannot_be_closed_is_counted_only(fault, service, connection, execute, output, caplog):
     service.answer(fault, path=CLOSE, times=2)
@@ -397,44 +358,6 @@ def test_failed_questions_are_asked_again_by_the_retry(deferrable, service, conn
     assert {row["attempts"] for row in rows_of(output)} == {1, 2}
 
 
-@deferrables
-def test_lost_questions_are_asked_again_by_the_retry(deferrable, service, connection, ask, when):
-    service.behave(processing_seconds=NEVER)
-
-    def lose_two():
-        lost = [row["id"] for row in service.chats() if row["message"] in {"Question 1?", "Question 2?"}]
-        service.answer("status:404", path=f"{POLL}({'|'.join(lost)})$", times=None)
-        service.behave(processing_seconds=0)
-
-    when(lambda: len(service.chats()) == 8, lose_two)
-    run = ask(retries=1, deferrable=deferrable, pre_execute=_before_the_retry(lambda: service.behave(rules=[])))
-    assert (run.state, run.tries()) == ("success", 2)
-    assert type(run.errors[0]) is AssistantRequestLostError
-    assert (run.xcom()["submitted"], run.xcom()["reused"]) == (2, 6)
-    assert len(service.chats()) == 10
-
-
-@deferrables
-def test_open_questions_are_waited_for_by_the_retry(deferrable, service, connection, ask, output):
-    service.behave(processing_seconds=NEVER)
-    seen = []
-
-    def finished():
-        seen.extend(rows_of(output))
-        service.behave(processing_seconds=0)
-        until(lambda: {row["status"] for row in service.chats()} == {"completed"})
-
-    run = ask(many(5), retries=1, deferrable=deferrable, timeout=0.3, pre_execute=_before_the_retry(finished))
-    assert (run.state, run.tries()) == ("success", 2)
-    assert type(run.errors[0]) is AssistantRequestTimeoutError
-    assert service.posts(SUBMIT) == 5
-    assert all(row["request_id"] and row["submitted_at"] and row["status"] == "timed_out" for row in seen)
-    after = rows_of(output)
-    assert [row["request_id"] for row in after] == [row["request_id"] for row in seen]
-    assert counts(run.xcom()) == {"complete": 5, "reused": 5, "sessions_closed": 5}
-    assert all(row["seconds"] >= 0.3 for row in after)
-
-
 @modes
 def test_questions_that_were_not_taken_are_submitted_by_the_retry(mode, service, connection, ask, output):
     service.answer("status:429", body=r"Question [34]\?", times=None)
@@ -492,28 +415,18 @@ def test_a_refusal_of_the_whole_stops_at_once(mode, status, service, connect, ex
     assert len(service.chats()) == 8
 
 
-@pytest.mark.parametrize(("deferrable", "status"), [(False, 403), (True, 401)])
-def test_a_refusal_while_waiting_loses_nothing(deferrable, status, service, connection, run_dag, output):
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refusal_while_deferred_loses_nothing(status, service, connection, run_dag, output):
     service.answer(f"status:{status}", path=POLL, times=None)
     with DAG("refused", schedule=None) as dag:
         AssistantChatBatchOperator(
-            task_id="task", source=QUESTIONS, output_path=str(output), deferrable=deferrable, **DEFAULTS
+            task_id="task", source=QUESTIONS, output_path=str(output), deferrable=True, **DEFAULTS
         )
     refused = run_dag(dag, run_id="run")
     assert kind_of(refused.error) is STOPS[status]
     service.behave(rules=[])
     assert run_dag(dag, run_id="run", clears=1).xcom()["complete"] == 8
     assert service.posts(SUBMIT) == 8
-
-
-def test_the_service_is_down(service, connection, execute):
-    service.answer("status:503", times=None)
-    with pytest.raises(AssistantError) as caught:
-        execute(many(3))
-    assert isinstance(caught.value, AssistantAPIError | AssistantAmbiguousError | AssistantIncompleteError)
-    service.behave(rules=[])
-    result = execute(many(3))
-    assert (result["complete"], result["possibly_duplicated"]) == (3, 3)
 
 
 # -- retries and cleared tasks -----------------------------------------------------------------------------------------
@@ -569,7 +482,7 @@ def test_a_changed_question_does_not_get_the_old_answer(mode, service, connectio
         (Batch, "close_sessions", False, "async"),
         (Batch, "close_sessions", False, "sync"),
         (Batch, "close_sessions", True, "async"),
-        (Batch, "record_ends", False, "async"),
+        (batch_module, "replace", True, "async"),
         (BatchState, "remove", False, "sync"),
     ],
 )
@@ -691,32 +604,6 @@ def test_a_late_answer_is_taken_after_the_deadline_too(service, connection, outp
 
 
 # -- on_kill ----------------------------------------------------------------------------
-
-
-def test_ended_while_submitting(service, connection, execute, output, when, monkeypatch):
-    monkeypatch.setattr(sender, "GRACE", 60.0)
-    service.answer("delay:0.3", path=SUBMIT, skip=4, times=None)
-    operator = batch_of(many(100), output, max_concurrency=2)
-    when(lambda: service.posts(SUBMIT) >= 5, operator.on_kill)
-    with pytest.raises(AssistantIncompleteError):
-        operator.execute(task_context("ask"))
-    made = len(service.chats())
-    assert made < 100
-    service.behave(rules=[])
-    assert execute(many(100))["submitted"] == 100 - made
-    assert len(service.chats()) == 100
-
-
-def test_ended_while_waiting(service, connection, execute, output, when):
-    service.behave(processing_seconds=NEVER)
-    operator = batch_of(many(5), output)
-    when(lambda: polled(service).total() >= 5, operator.on_kill)
-    with pytest.raises(AssistantIncompleteError):
-        operator.execute(task_context("ask"))
-    assert service.journal("POST", CLOSE) == []
-    service.behave(processing_seconds=0)
-    assert execute(many(5))["reused"] == 5
-    assert len(service.chats()) == 5
 
 
 def test_no_questions_are_a_success_if_there_may_be_none(execute, output, service, connection, tmp_path):

@@ -99,17 +99,6 @@ def test_a_retry_goes_on_where_a_conversation_ended(mode, execute, output, servi
     check_order(output, 3)
 
 
-def test_a_conversation_with_another_message_is_asked_again_in_a_new_session(execute, output, service):
-    execute()
-    before = by_session(output)
-    changed = conversations()
-    changed[-1] |= {"message": "Another first question?"}
-    assert execute(changed)["submitted"] == 3
-    after = by_session(output)
-    assert len(set(before) & set(after)) == 2
-    check_order(output, 3)
-
-
 def test_each_repetition_of_a_conversation_has_a_session_of_its_own(execute, output, service):
     assert execute(repeat=2)["complete"] == 18
     check_order(output, 6)
@@ -146,8 +135,3 @@ def test_what_is_not_a_conversation_is_refused_before_the_first_question(changes
     with pytest.raises(AssistantInputError, match=reason):
         execute(source, **changes)
     assert not service.journal("POST")
-
-
-def test_a_question_without_conversations_has_no_turn(execute, output):
-    execute([{"id": 1, "message": "One?"}], session=None, turn=None)
-    assert [row["turn"] for row in rows_of(output)] == [None]

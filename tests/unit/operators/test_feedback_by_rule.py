@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_provider_assistant.client.worker_pool import FIRST_FAILURES
 from airflow_provider_assistant.exceptions import (
     AssistantAuthenticationError,
     AssistantError,
@@ -127,22 +126,6 @@ def test_a_rating_that_failed_is_listed_and_sent_by_the_retry(
     assert evaluated.rated() == {"good": 4}
 
 
-def test_a_rating_that_was_repeated_in_process_is_listed(evaluated, connect, service, ledger_home):
-    evaluated.ask(0.9)
-    connect(retries=2)
-    service.answer("store-then-status:502", path=FEEDBACK)
-    assert evaluated.rate()["possibly_duplicated"] == 1
-    assert findings(ledger_home) == [("possibly_duplicated", "q0")]
-
-
-def test_a_service_that_is_down_is_left_alone_soon(evaluated, service):
-    evaluated.ask(*[0.9] * 30)
-    service.answer("status:503", path=FEEDBACK, times=None)
-    with pytest.raises(AssistantIncompleteError, match=r"[34] ratings in a row could not be sent"):
-        evaluated.rate(max_concurrency=2)
-    assert service.posts(FEEDBACK) <= FIRST_FAILURES + 1
-
-
 @pytest.mark.parametrize("field", ["answers", "scores"])
 def test_a_file_that_cannot_be_read_is_named_and_nothing_is_sent(field, evaluated, service, tmp_path):
     evaluated.ask(0.9)
@@ -164,8 +147,6 @@ def test_a_file_that_cannot_be_read_is_named_and_nothing_is_sent(field, evaluate
     ("action", "error"),
     [
         ("status:404", AssistantIncompleteError),
-        ("status:409", AssistantIncompleteError),
-        ("status:503", AssistantIncompleteError),
         ("drop", AssistantIncompleteError),
         # These concern all ratings, and stop at the first.
         ("status:401", AssistantAuthenticationError),

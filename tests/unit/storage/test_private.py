@@ -11,7 +11,7 @@ import pytest
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.asking.questions import Questions
-from airflow_provider_assistant.asking.state import BatchState, End
+from airflow_provider_assistant.asking.state import Answer, BatchState
 from airflow_provider_assistant.lake import duckdb
 from airflow_provider_assistant.lake.files import write
 from airflow_provider_assistant.ledger import Ledger, sqlite_engine
@@ -47,8 +47,8 @@ def write_each_kind(root: Path, mask: int) -> None:
     with FindingsFile(root / "findings" / "found" / "file.parquet") as findings:
         findings.add(Finding("rejected", "key", "reason"))
     record = BatchState(str(root / "answers" / ".state"))
-    record.write_questions(Questions())
-    record.add([End("question", "lost", 1.0)])
+    record.write_questions(Questions([], pa.table({})))
+    record.add([Answer("question", "lost")])
     duckdb.load(str(root / "warehouse" / "file.duckdb"), "assistant", str(root / "lake"), {})
     folder = root / "ledger"
     make_folder(folder)

@@ -7,12 +7,13 @@ import contextlib
 import json
 import time
 
+import pyarrow as pa
 import pytest
 
 from airflow_provider_assistant.api.call import Response
 from airflow_provider_assistant.asking import state as state_module
 from airflow_provider_assistant.asking.questions import Questions
-from airflow_provider_assistant.asking.state import BatchState, Request
+from airflow_provider_assistant.asking.state import Answer, BatchState
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.transport import AsyncTransport
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantRequestTimeoutError
@@ -31,7 +32,7 @@ POLL = r"chat/requests/"
 @pytest.fixture
 def state(tmp_path):
     state = BatchState(str(tmp_path / ".out.parquet.chat-batch"))
-    state.write_questions(Questions())
+    state.write_questions(Questions([], pa.table({})))
     return state
 
 
@@ -45,7 +46,8 @@ def submit(service, state):
             for number in range(count):
                 body = {"session_id": f"s{number}", "message": f"Question {number}?"}
                 reply = client.post("m2m/sites/acme-docs/chat/async", json=body).raise_for_status()
-                requests.append(Request(f"question {number}", reply.json()["request_id"], f"s{number}", time.time()))
+                request_id = reply.json()["request_id"]
+                requests.append(Answer(f"question {number}", "open", request_id, f"s{number}", time.time()))
         state.add(requests)
         service.server.service.journal.clear()
         return [request.request_id for request in requests]
@@ -95,8 +97,7 @@ def restarted(trigger):
 
 
 def answers(state):
-    _requests, ends = state.read()
-    return list(ends.values())
+    return [answer for answer in state.read().values() if answer.status != "open"]
 
 
 async def cancelled_when(trigger, condition):
@@ -115,7 +116,7 @@ def test_a_restarted_trigger_has_the_same_arguments(batch, state):
         again = restarted(trigger)
         assert type(again) is type(trigger)
         assert again.serialize() == trigger.serialize()
-    state.add([Request(f"{number:032x}", f"req_{number:020}", "s", 1e9) for number in range(1000)])
+    state.add([Answer(f"{number:032x}", "open", f"req_{number:020}", "s", 1e9) for number in range(1000)])
     assert len(json.dumps(batch().serialize())) < 1000, "they do not grow with the batch"
 
 
@@ -144,7 +145,7 @@ async def test_ends_are_saved_and_counted(service, connection, submit, batch, st
     event = await event_of(batch())
     polls = len(service.journal("GET", POLL))
     ended = {"complete": 18, "failed": 1, "lost": 1}
-    assert event == {"ended": ended, "open": 0, "polls": polls, "rendered": None}
+    assert event == {"ended": ended, "open": 0, "polls": polls, "silence": None, "rendered": None}
     statuses = {answer.request_id: answer.status for answer in answers(state)}
     assert (statuses[requests[1]], statuses[requests[3]], len(statuses)) == ("lost", "failed", 20)
     assert (state.read_open(), service.posts()) == ([], 0)
