@@ -8,24 +8,10 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from airflow_provider_assistant.ledger.attempts import chunks
 from airflow_provider_assistant.ledger.clock import Clock
-from airflow_provider_assistant.ledger.database import stream
-from airflow_provider_assistant.ledger.filters import (
-    Filter,
-    Which,
-    condition_of,
-    has_unresolved,
-    is_latest_document,
-)
-from airflow_provider_assistant.ledger.schema import (
-    DOCUMENT_KINDS,
-    UNRESOLVED,
-    RunRef,
-    attempts,
-    ledger_info,
-    tries,
-)
+from airflow_provider_assistant.ledger.database import chunks, stream
+from airflow_provider_assistant.ledger.filters import Filter, Which, condition_of, has_unresolved, is_latest_document
+from airflow_provider_assistant.ledger.schema import DOCUMENT_KINDS, UNRESOLVED, RunRef, attempts, ledger_info, tries
 from airflow_provider_assistant.ledger.scopes import Scope, Site
 
 # Counts stop here, so that the cost of a query does not depend on the number of attempts.

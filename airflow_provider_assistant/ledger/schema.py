@@ -24,9 +24,6 @@ class RunRef:
     """
     Identify the task instance that makes an attempt.
 
-    :param dag_id: Id of the DAG.
-    :param run_id: Id of the DAG run.
-    :param task_id: Id of the task.
     :param map_index: Index of a mapped task, otherwise -1.
     :param region: Iteration of a task in a loop (Airflow 3.4), otherwise None.
     """
@@ -39,11 +36,7 @@ class RunRef:
 
     @classmethod
     def of(cls, context: Mapping[str, Any]) -> Self:
-        """
-        Return the task instance of an Airflow context.
-
-        :param context: Context that Airflow passes to ``execute``.
-        """
+        """Return the task instance of the context that Airflow passes to ``execute``."""
         ti = context["ti"]
         map_index = -1 if ti.map_index is None else ti.map_index
         return cls(ti.dag_id, ti.run_id, ti.task_id, map_index, region_of(context))
@@ -51,6 +44,10 @@ class RunRef:
     def columns(self) -> dict[str, Any]:
         """Return the values of the ledger's columns that identify the task instance."""
         return asdict(self)
+
+    def is_of(self, table: sa.FromClause) -> sa.ColumnElement[bool]:
+        """Return the condition for the rows of a table of the ledger that this task instance wrote."""
+        return sa.and_(*(table.c[name].is_not_distinct_from(value) for name, value in self.columns().items()))
 
     def __str__(self) -> str:
         text = f"{self.dag_id}/{self.run_id}/{self.task_id}/{self.map_index}"
@@ -204,11 +201,8 @@ tries = sa.Table(
 
 
 def is_in(column: sa.Column[Any], values: tuple[str, ...]) -> sa.ColumnElement[bool]:
-    """
-    Return the condition that a column has one of these words.
-
-    Its values are literals: with bound parameters, SQLite does not use a partial index.
-    """
+    """Return the condition that a column has one of these words."""
+    # As literals: with bound parameters, SQLite does not use a partial index.
     return column.in_([sa.literal_column(f"'{value}'") for value in values])
 
 
@@ -226,3 +220,13 @@ _index("gone", _c.gone_at.is_not(None), _c.scope, _c.gone_at)
 sa.Index(f"{attempts.name}_by_remote_id", _c.remote_id, postgresql_using="hash")
 sa.Index(f"{attempts.name}_by_content", _c.content_hash, postgresql_using="hash")
 sa.Index(f"{attempts.name}_by_run", _c.dag_id, _c.run_id, _c.task_id)
+
+
+def given(*names: str) -> sa.ColumnElement[bool]:
+    """Return the condition that columns of attempts have the values of the parameters ``of_<name>``."""
+    return sa.and_(*(_c[name] == sa.bindparam(f"of_{name}", type_=_c[name].type) for name in names))
+
+
+def new(name: str) -> sa.BindParameter[Any]:
+    """Return the parameter ``new_<name>``, the new value of a column of attempts."""
+    return sa.bindparam(f"new_{name}", type_=_c[name].type)

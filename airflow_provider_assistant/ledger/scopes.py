@@ -106,11 +106,6 @@ class Scope:
         }
 
 
-def scope_of(row: Any) -> Scope:
-    """Return the scope of a row of the table of attempts."""
-    return Scope(site_of(row), row.kind, row.namespace)
-
-
 def key_of(*parts: str | None) -> str:
     """Return the key of what these parts identify together."""
     return hash_of(json.dumps(parts))
