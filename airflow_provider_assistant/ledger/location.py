@@ -41,7 +41,7 @@ airflow connections add assistant_ledger --conn-uri '{DATABASE}'
 
 def ledger_conn_id() -> str:
     """Return the connection of the ledger; empty for the file assistant_ledger.db in AIRFLOW_HOME."""
-    return conf.get("assistant", "ledger_conn_id", fallback="").strip()
+    return str(conf.get("assistant", "ledger_conn_id", fallback="")).strip()
 
 
 def engine_at(conn_id: str) -> sa.Engine:

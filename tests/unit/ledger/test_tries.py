@@ -154,7 +154,7 @@ class TestChats:
         assert chats.submitted_at(ledger, SITE, "r1") == START
         assert chats.submitted_at(ledger, SITE, "other") is None
         (sent,) = chats.sent(ledger, attempts.scope)
-        assert sent == chats.Sent(hash_of("a"), 1, None, START, 1)
+        assert sent == chats.Sent(hash_of("a"), 1, None, START, 1, 0)
 
     def test_what_a_killed_try_left_is_corrected_if_it_is_as_it_was(self, scoped, ledger):
         attempts = scoped(kind="chat")

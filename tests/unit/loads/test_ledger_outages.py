@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import sqlalchemy as sa
 from airflow.providers.common.compat.sdk import AirflowFailException
@@ -18,6 +20,12 @@ from tests.live.clients import local_request
 from tests.task_runs.context import task_context
 from tests.unit.ledger.outage import away
 from tests.unit.loads.loads import in_flight
+
+
+@pytest.fixture(autouse=True)
+def no_waits(monkeypatch):
+    """Repeat what the database refused without a pause."""
+    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda _: None))
 
 
 def submit():
@@ -81,7 +89,6 @@ def test_a_locked_ledger_is_retried_by_airflow(service, connection, run_operator
 @pytest.mark.parametrize(("most", "first"), [(1, 6), (5, 2)])
 def test_a_retry_sends_no_row_that_a_load_created_during_an_outage(most, first, service, connection, monkeypatch):
     """The outcomes of a group of rows are recorded when the load ends, if they could not be recorded before."""
-    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
     monkeypatch.setattr(sender, "GRACE", 60.0)  # the requests in flight are answered, however slow the machine is
     rows = [{"title": f"T{number}", "question": "Q?", "answer": "A.", "category": "c"} for number in range(12)]
 
