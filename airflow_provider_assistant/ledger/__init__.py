@@ -11,13 +11,12 @@ from airflow_provider_assistant.ledger.attempts import Claim, Known, Outcome, Sc
 from airflow_provider_assistant.ledger.filters import Filter, Which
 from airflow_provider_assistant.ledger.location import ledger_conn_id
 from airflow_provider_assistant.ledger.schema import Kind, RunRef, State
-from airflow_provider_assistant.ledger.scopes import SITE_COLUMNS, Scope, Site, key_of, service_of
+from airflow_provider_assistant.ledger.scopes import Scope, Site, key_of, service_of
 from airflow_provider_assistant.ledger.sqlite_file import sqlite_engine
 from airflow_provider_assistant.ledger.store import Ledger
 from airflow_provider_assistant.ledger.tries import Try
 
 __all__ = [
-    "SITE_COLUMNS",
     "Claim",
     "Filter",
     "Kind",

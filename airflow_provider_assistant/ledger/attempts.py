@@ -282,8 +282,9 @@ class ScopeLedger:
 
         :param keys: Keys of the rows.
         """
-        change = sa.update(attempts).where(self._is_own, _c.gone_at.is_(None), given("key"))
-        write(self._connection, change.values(gone_at=self._now()), [{"of_key": key} for key in sorted(keys)])
+        change = sa.update(attempts).where(self._is_own, _c.gone_at.is_(None)).values(gone_at=self._now())
+        for chunk in chunks(sorted(keys)):
+            write(self._connection, change.where(_c.key.in_(chunk)))
 
     def mark_back(self, groups: Collection[tuple[str, str | None]]) -> None:
         """
@@ -303,8 +304,9 @@ class ScopeLedger:
         :param values: Columns to change: ``status``, or ``state="removed"``.
         """
         is_document = sa.and_(is_in(_c.kind, DOCUMENT_KINDS), _c.state == "created")
-        change = sa.update(attempts).where(self.scope.site.of(attempts), is_document, given("remote_id"))
-        write(self._connection, change.values(values), [{"of_remote_id": one} for one in sorted(remote_ids)])
+        change = sa.update(attempts).where(self.scope.site.of(attempts), is_document).values(values)
+        for chunk in chunks(sorted(remote_ids)):
+            write(self._connection, change.where(_c.remote_id.in_(chunk)))
 
     # -- end ---------------------------------------------------------------------------------------
 

@@ -27,16 +27,6 @@ LOCAL = frozenset({"LocalExecutor", "SequentialExecutor", "DebugExecutor"})
 # Executors set these variables in a container that they start for one task. The pod template of Airflow's Helm chart
 # sets [core] executor to LocalExecutor there.
 CONTAINER_VARIABLES = ("AIRFLOW_IS_K8S_EXECUTOR_POD", "AIRFLOW_IS_EXECUTOR_CONTAINER")
-# Logged separately, because the message of an exception is one line.
-SET_UP = f"""In airflow.cfg, set:
-
-[assistant]
-ledger_conn_id = assistant_ledger
-
-and create the connection, with the values of your database:
-
-airflow connections add assistant_ledger --conn-uri '{DATABASE}'
-"""
 
 
 def ledger_conn_id() -> str:
@@ -92,26 +82,20 @@ def _log_once(file: Path) -> None:
 
 
 def _check_file(name: str) -> None:
-    """
-    Check that the workers can share a file.
-
-    :raises AssistantLedgerError: An executor runs tasks on several machines, and nobody says that they share
-        the file.
-    """
+    """Refuse a file if an executor runs tasks on several machines, and nobody says that they share it."""
     if conf.getboolean("assistant", "ledger_file_is_shared", fallback=False):
         return
     reason = _distribution()
     if reason is None:
         return
-    log.error("Give all workers one ledger. %s", SET_UP)
     raise AssistantLedgerError(
         f"the ledger would be {name} on this machine, but {reason}: each machine would have its own ledger and create "
         "all documents again",
         retryable=False,
         safe=NOTHING_SENT,
         todo="Set AIRFLOW__ASSISTANT__LEDGER_CONN_ID=assistant_ledger and "
-        f"AIRFLOW_CONN_ASSISTANT_LEDGER={DATABASE} for all workers, or the lines in the log. If all workers do share "
-        "the file, set [assistant] ledger_file_is_shared = True instead.",
+        f"AIRFLOW_CONN_ASSISTANT_LEDGER={DATABASE} for all workers. If they do share the "
+        "file, set [assistant] ledger_file_is_shared = True instead.",
     )
 
 

@@ -17,8 +17,6 @@ import sqlalchemy as sa
 from airflow_provider_assistant.keys import hash_of
 from airflow_provider_assistant.ledger.schema import Kind
 
-# Columns of the site, in every dataset.
-SITE_COLUMNS = ("service", "tenant_id", "site_id")
 # Ports that a URL need not name, with either protocol: a service keeps its name when it changes to https.
 _DEFAULT_PORTS = {None, 80, 443}
 

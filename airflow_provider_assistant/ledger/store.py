@@ -70,13 +70,6 @@ class Ledger:
         return cls(engine_at(ledger_conn_id()))
 
     @classmethod
-    def in_memory(cls) -> Self:
-        """Return a ledger that is gone when it is closed, for a task that is to remember nothing."""
-        pool = sa.pool.StaticPool
-        engine = sa.create_engine("sqlite://", poolclass=pool, connect_args={"check_same_thread": False})
-        return cls(engine, warn_if_new=False)
-
-    @classmethod
     @contextlib.contextmanager
     def open_optional(cls) -> Iterator[Self | None]:
         """Open a ledger for a ``with`` block of a task that can do without: if it cannot be opened, log a warning."""
@@ -124,11 +117,9 @@ class Ledger:
         """
         return transaction(self.engine, lambda connection: query(connection, *arguments, **options))
 
-    @contextlib.contextmanager
-    def connect(self) -> Iterator[sa.Connection]:
+    def connect(self) -> sa.Connection:
         """Return a connection for a ``with`` block, for queries that read in constant memory."""
-        with connected(self.engine) as connection:
-            yield connection
+        return connected(self.engine)
 
     def close(self) -> None:
         """Close the database connections."""
