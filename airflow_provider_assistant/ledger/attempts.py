@@ -129,14 +129,8 @@ class ScopeLedger:
         self._common = dict.fromkeys(_DETAILS) | scope.columns() | run.columns()
         self._common |= {"source": source, "token": self.token}
 
-    # -- read ----------------------------------------------------------------------------------
-
     def known(self, keys: Collection[str]) -> Mapping[str, list[Known]]:
-        """
-        Return the attempts of these keys, earliest first.
-
-        :return: Attempts by key; keys without any are left out.
-        """
+        """Return the attempts of these keys by key, earliest first. Keys without any are left out."""
         columns = (_c.key, _c.number, _c.source, _c.state, _c.content_hash, _c.remote_id, _c.group_name)
         # Earlier tries of this task instance have ended.
         is_other = sa.or_(_c.token == self.token, ~self.run.is_of(attempts))
@@ -174,8 +168,6 @@ class ScopeLedger:
 
     def _now(self) -> datetime:
         return transaction(self._connection, self.clock.read)
-
-    # -- claim and record ----------------------------------------------------------------------
 
     def commit(self, outcomes: Sequence[Outcome], claims: Sequence[Claim]) -> set[str]:
         """
@@ -251,14 +243,8 @@ class ScopeLedger:
         change = sa.update(attempts).where(is_claim, self.run.is_of(attempts))
         write(self._connection, change.values(alive_until=None))
 
-    # -- documents that need no request ----------------------------------------------------------
-
     def share(self, documents: Sequence[Outcome]) -> None:
-        """
-        Record rows whose document is on the site already, under another key or for another source.
-
-        :param documents: Outcomes with the state ``created``; none of them was sent.
-        """
+        """Record rows whose document is on the site already, under another key or for another source."""
         now = self._now()
         created = {"state": "created", "alive_until": None, "recorded_at": now}
         rows = [self._claimed(one.claim, now) | created | {"remote_id": one.remote_id} for one in documents]
@@ -274,14 +260,8 @@ class ScopeLedger:
         rows = [{"of_key": key, "of_number": number, "new_number": later} for key, number, later in latest]
         write(self._connection, change.values(number=new("number"), gone_at=None), rows)
 
-    # -- rows that are gone ----------------------------------------------------------------------
-
     def mark_gone(self, keys: Collection[str]) -> None:
-        """
-        Record that rows of this source are gone from it. Rows that are known to be gone keep their time.
-
-        :param keys: Keys of the rows.
-        """
+        """Record that rows of this source are gone from it. Rows that are known to be gone keep their time."""
         change = sa.update(attempts).where(self._is_own, _c.gone_at.is_(None)).values(gone_at=self._now())
         for chunk in chunks(sorted(keys)):
             write(self._connection, change.where(_c.key.in_(chunk)))
@@ -297,25 +277,14 @@ class ScopeLedger:
         write(self._connection, change, [{"of_key": key, "new_group_name": group} for key, group in groups])
 
     def set_documents(self, remote_ids: Collection[str], **values: Any) -> None:
-        """
-        Change the attempts of documents of the site, of all sources.
-
-        :param remote_ids: Ids of the documents.
-        :param values: Columns to change: ``status``, or ``state="removed"``.
-        """
+        """Set ``status``, or ``state="removed"``, for documents of the site, of all sources."""
         is_document = sa.and_(is_in(_c.kind, DOCUMENT_KINDS), _c.state == "created")
         change = sa.update(attempts).where(self.scope.site.of(attempts), is_document).values(values)
         for chunk in chunks(sorted(remote_ids)):
             write(self._connection, change.where(_c.remote_id.in_(chunk)))
 
-    # -- end ---------------------------------------------------------------------------------------
-
     def check(self) -> None:
-        """
-        Check that the file of the ledger is still in its place.
-
-        :raises AssistantLedgerError: It was deleted or replaced.
-        """
+        """Check that the file of the ledger was not deleted or replaced."""
         check_in_place(self._engine, self._inode)
 
     def close(self) -> None:

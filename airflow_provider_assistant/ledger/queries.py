@@ -160,11 +160,7 @@ def other_services(connection: sa.Connection, scope: Scope, source: str) -> dict
 
 
 def ids_in_source(connection: sa.Connection, site: Site, source: str | None = None) -> list[str | None]:
-    """
-    Return the id of the latest document of each row that is in its source; None if the service returned none.
-
-    :param source: Only documents of this source. Default: None, of all sources.
-    """
+    """Return the ids of the latest documents of the rows that are in their sources, or in this one."""
     query = sa.select(_c.remote_id).where(site.of(attempts), is_latest_document(), _c.gone_at.is_(None))
     if source is not None:
         query = query.where(_c.source == source)

@@ -42,7 +42,7 @@ class RunRef:
         return cls(ti.dag_id, ti.run_id, ti.task_id, map_index, region_of(context))
 
     def columns(self) -> dict[str, Any]:
-        """Return the values of the ledger's columns that identify the task instance."""
+        """Return the values of the columns of the task instance."""
         return asdict(self)
 
     def is_of(self, table: sa.FromClause) -> sa.ColumnElement[bool]:
@@ -59,19 +59,14 @@ RUN_COLUMNS = tuple(field.name for field in fields(RunRef))
 
 
 def region_of(context: Mapping[str, Any]) -> str | None:
-    """
-    Return the iteration of a task in a loop, or None.
-
-    All iterations of a loop share DAG, run, task and map index. Mapped tasks have regions as well, but their map index
-    identifies them.
-    """
+    """Return the iteration of a task in a loop, or None."""
+    # All iterations share DAG, run, task and map index. Mapped tasks have regions as well, and need none.
     ti = context["ti"]
     # Earlier versions of Airflow have no regions.
     index = getattr(ti, "region_index", None)
     if index is None or not context.get("loop"):
         return None
-    region_id = getattr(ti, "region_id", None) or ""
-    return f"{index}.{region_id}".rstrip(".")
+    return f"{index}.{getattr(ti, 'region_id', None) or ''}".rstrip(".")
 
 
 class UtcDateTime(sa.TypeDecorator[datetime]):
@@ -104,13 +99,7 @@ metadata = sa.MetaData()
 
 
 def _run_columns() -> list[sa.Column[Any]]:
-    return [
-        sa.Column("dag_id", sa.String(250)),
-        sa.Column("run_id", sa.String(250)),
-        sa.Column("task_id", sa.String(250)),
-        sa.Column("map_index", sa.Integer),
-        sa.Column("region", sa.String(250)),
-    ]
+    return [sa.Column(name, sa.Integer if name == "map_index" else sa.String(250)) for name in RUN_COLUMNS]
 
 
 # The version of the tables, the id of the ledger, which moves with its database, and the time before which attempts may

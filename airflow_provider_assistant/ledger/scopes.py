@@ -25,8 +25,7 @@ def service_of(url: str) -> str:
     """
     Return the name of a service that has none in its connection: its host and port, and the path before ``/api/``.
 
-    :param url: URL of the service or of one of its sites.
-    :return: For example ``assistant.example.com`` or ``gateway.example.com:8443/assistant``.
+    Examples are ``assistant.example.com`` and ``gateway.example.com:8443/assistant``.
     """
     parts = urlsplit(url)
     if not parts.hostname:
@@ -41,8 +40,6 @@ class Site:
     """
     Identify a site.
 
-    :param service: Name of the service.
-    :param site_id: Id of the site.
     :param tenant_id: Tenant of the site, for people and datasets; None if it is not known.
     :param url: URL of the site, for people.
     """
@@ -79,7 +76,6 @@ class Scope:
     """
     Identify what a key is unique within.
 
-    :param kind: ``file``, ``text`` or ``qa`` for documents, ``chat`` or ``rating``.
     :param namespace: Separates loads whose keys overlap; the name of a chat batch. None for the usual one.
     """
 

@@ -161,13 +161,10 @@ def _write(connection: sa.Connection, chosen: list[sa.Row[Any]], settled: Settle
 
 def rename(ledger: Ledger, old: str, new: str, *, site_id: str | None = None, dry_run: bool = False) -> int:
     """
-    Give a service another name in all attempts and tries.
+    Give a service another name in all attempts and tries, or only count them.
 
-    :param site_id: Only this site. Default: all.
-    :param dry_run: Whether to count only.
     :return: Number of attempts of the old name.
-    :raises AssistantInputError: A task is sending one of them, or both names have attempts of the same key; nothing was
-        changed.
+    :raises AssistantInputError: A task is sending one of them, or both names have attempts of the same key.
     """
 
     def of(table: sa.Table) -> sa.ColumnElement[bool]:
@@ -217,14 +214,12 @@ def _check_free(connection: sa.Connection, old_scope: str, target: Scope) -> Non
 
 def prune(ledger: Ledger, before: datetime, *, dry_run: bool = False) -> dict[str, int]:
     """
-    Delete old attempts and tries that are no longer needed.
+    Delete old attempts and tries that are no longer needed, or only count them.
 
     Documents on a site, ratings that were sent, and whatever may exist are kept regardless of age; an old rating
     keeps its key, so that it is not sent again, and loses its session and its request. The ledger remembers
     the time, so that no export replaces the rows of pruned days.
 
-    :param before: Timezone-aware.
-    :param dry_run: Whether to count only, without deleting.
     :return: Number of attempts by kind, and of ``tries``, that were, or would be, deleted.
     """
     is_over = _c.state.in_(("rejected", "failed", "removed"))

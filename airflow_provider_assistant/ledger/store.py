@@ -88,33 +88,18 @@ class Ledger:
         return name_of(self.engine)
 
     def of(self, scope: Scope, source: str, run: RunRef, token: str | None = None) -> ScopeLedger:
-        """
-        Return the ledger of a scope for one try of one task. Close it with a ``with`` block.
-
-        :param source: Name of the load, or of the task for chat requests and ratings.
-        :param token: Identifies the try. Default: a new one.
-        """
+        """Return the ledger of a scope for one try of one task, see :class:`ScopeLedger`."""
         return ScopeLedger(self.engine, scope, source, run, clock=self.clock, token=token)
 
     def record_try(self, ledger: ScopeLedger, task_kind: str) -> contextlib.AbstractContextManager[tries.Try]:
-        """
-        Return a context manager that records the start and the end of a try.
-
-        :param ledger: The ledger of the try's attempts.
-        :param task_kind: What the task does, such as ``load``.
-        """
+        """Return a context manager that records the start and the end of the try of these attempts."""
         scope = ledger.scope
         return tries.recorded(
             self.engine, ledger.token, task_kind, scope.site, ledger.source, ledger.run, kind=scope.kind
         )
 
     def read(self, query: Callable[..., T], *arguments: Any, **options: Any) -> T:
-        """
-        Run a query in one transaction.
-
-        :param query: Function of :mod:`.queries`. It takes a connection first.
-        :raises AssistantLedgerError: The database cannot be read.
-        """
+        """Run a query, such as a function of :mod:`.queries`, in one transaction."""
         return transaction(self.engine, lambda connection: query(connection, *arguments, **options))
 
     def connect(self) -> sa.Connection:

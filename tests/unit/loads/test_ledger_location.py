@@ -51,7 +51,7 @@ TASKS = {
     ),
     "export of ratings": (AssistantFeedbackToParquetOperator, EXPORT),
     "export of requests": (AssistantRequestsToParquetOperator, EXPORT),
-    "export of loads": (AssistantLoadsToParquetOperator, {**EXPORT, "site_id": "acme-docs"}),
+    "export of loads": (AssistantLoadsToParquetOperator, EXPORT),
 }
 
 
