@@ -20,7 +20,7 @@ from typing import BinaryIO, Self, TypeVar, cast
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
-from airflow_provider_assistant.storage.folders import local_path
+from airflow_provider_assistant.storage.opening import local_path
 from airflow_provider_assistant.texts import escaped, shortened
 from airflow_provider_assistant.ui.models import Problem
 

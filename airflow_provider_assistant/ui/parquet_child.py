@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_assistant.parsing.limits import limit_resource
+from airflow_provider_assistant.parsing.child import limit_resource
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -26,7 +26,7 @@ from sqlalchemy import Text, case, cast, func, select
 from airflow_provider_assistant import strict_json
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.operators.links import task_path
-from airflow_provider_assistant.storage.allowed_root import check_inside
+from airflow_provider_assistant.storage.opening import check_inside
 from airflow_provider_assistant.ui.files import OpenFile, UnreadableError, within
 from airflow_provider_assistant.ui.models import Problem
 

@@ -73,8 +73,8 @@ def _dropped(path):
 
 BROKEN = {
     "another application": (lambda path: path.unlink() or _application(path), "another application.*customers, orders"),
-    "a renamed column": (_renamed, "changed by hand.*content_hash"),
-    "a dropped table": (_dropped, "changed by hand.*assistant_attempts"),
+    "a renamed column": (_renamed, "content_hash.*changed by hand"),
+    "a dropped table": (_dropped, "assistant_attempts.*changed by hand"),
     "text": (lambda path: path.write_text("key,question\n" * 500), "not a SQLite database"),
     "a truncated header": (lambda path: path.write_bytes(b"SQLite format 3\0" + b"\1" * 200), "not a SQLite database"),
     "a truncated file": (lambda path: path.write_bytes(path.read_bytes()[:9000]), "damaged"),
