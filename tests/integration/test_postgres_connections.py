@@ -194,7 +194,7 @@ def test_ledger_and_warehouse_behind_pgbouncer(server, connect, tmp_path, driver
                 days = days_to_load(str(tmp_path / "lake"), None)
                 load(postgres_engine("team"), "assistant", str(tmp_path / "lake"), days)
                 assert scalar(postgres_engine("team"), "SELECT value FROM assistant.statistics") == 1
-            words = "PgBouncer does not pass a setting.*ALTER ROLE"
+            words = "PgBouncer does not pass this setting.*ALTER ROLE"
             connect({"options": "-csearch_path=team"}, driver=driver, database=database, port=port)
             assert_matches(words, refused(location))
     if driver == DRIVERS[1]:
