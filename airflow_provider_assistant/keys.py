@@ -56,7 +56,10 @@ def key_text(value: Any) -> str | None:
         return _USUAL_SPELLINGS.get(text, text) or None
     if is_missing(value):
         return None
-    if isinstance(value, Real | Decimal) or _is_boolean(value):
+    # NumPy's booleans are not of Python's type.
+    if type(value).__name__ in {"bool", "bool_"}:
+        return "true" if value else "false"
+    if isinstance(value, Real | Decimal):
         return _text_of_number(value)
     if isinstance(value, datetime) and value.tzinfo:
         value = value.astimezone(UTC)
@@ -78,14 +81,7 @@ def is_missing(value: Any) -> bool:
     return isinstance(value, Number) and bool(value != value)  # noqa: PLR0124 (true of NaN only)
 
 
-def _is_boolean(value: Any) -> bool:
-    # NumPy's booleans are not of Python's type.
-    return type(value).__name__ in {"bool", "bool_"}
-
-
 def _text_of_number(value: Any) -> str:
-    if _is_boolean(value):
-        return "true" if value else "false"
     if isinstance(value, Integral):
         return str(int(value))
     if not isinstance(value, Decimal):

@@ -1,9 +1,9 @@
 """
-Read JSON that comes from outside: replies of the service and of models, JSON lines, settings.
+Read JSON that comes from outside: replies of the service and of models, JSON lines.
 
 Python's own reader guesses the encoding, accepts NaN, and builds whatever a text describes: a
-megabyte of nested objects becomes a hundred megabytes of dicts. This one knows the encoding, limits
-depth and size before it builds anything, and returns only what every destination takes.
+megabyte of nested objects becomes a hundred megabytes of dicts. This one knows the encoding, and
+limits depth and size before it builds anything.
 """
 
 from __future__ import annotations
@@ -77,7 +77,10 @@ def read(content: bytes) -> Document:
     :raises LimitError: The text is nested too deeply or has too many values.
     :raises ValueError: The text is not JSON, or not in a known encoding.
     """
-    text = decoded(content, "surrogatepass")
+    mark, encoding = encoding_of(content)
+    if b"\0" in content and not mark:
+        raise ValueError("it has NUL bytes: save it as UTF-8, or with a byte order mark")
+    text = content[len(mark) :].decode(encoding, "surrogatepass")
     if _HALVES.search(text):
         # Some services encode both halves of a character as if they were characters.
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
@@ -92,26 +95,6 @@ def read(content: bytes) -> Document:
         # _STRICT refuses an unusual number: replace it and read the text again.
         text = _NUMBER.sub(_storable_number, text)
         return Document(text, _LENIENT.decode(text))
-
-
-def loads(content: bytes | str) -> Any:
-    """
-    Read the value of a text whose characters must stay as they are, such as a setting.
-
-    NaN, infinities and numbers that a float cannot hold become None. Of equal names in an object,
-    the last one counts.
-
-    :param content: The text; bytes are UTF-8, or UTF-16 or UTF-32 with a byte order mark.
-    :raises LimitError: The text is nested too deeply or has too many values.
-    :raises ValueError: The text is not JSON, not in a known encoding, or has lone surrogates.
-    """
-    text = content if isinstance(content, str) else decoded(content)
-    check_limits(text)
-    if _HAS_BAD_ESCAPE.search(text):
-        for escape in _ESCAPE.finditer(text):
-            if escape[1] and escape[1] != r"\u0000":
-                raise ValueError(r"a lone surrogate, such as \ud800, is half of a character")
-    return _LENIENT.decode(text)
 
 
 def loads_row(text: str) -> Any:
@@ -149,43 +132,22 @@ def items(text: str) -> Iterator[tuple[int, Any]]:
         raise json.JSONDecodeError("Extra data", text, position + 1)
 
 
-def decoded(content: bytes, errors: str = "strict") -> str:
-    """
-    Decode a text whose encoding is known: UTF-8, or what its byte order mark says.
-
-    :param errors: As of :meth:`bytes.decode`.
-    :raises ValueError: It is in another encoding.
-    """
-    mark, encoding = encoding_of(content)
-    if b"\0" in content and not mark:
-        raise ValueError("it has NUL bytes: save it as UTF-8, or with a byte order mark")
-    return content[len(mark) :].decode(encoding, errors)
-
-
 def encoding_of(start: bytes) -> tuple[bytes, str]:
-    """
-    Return the byte order mark of a text, and the encoding that it says.
-
-    :param start: At least the first four bytes of the text.
-    :return: The mark, empty if there is none, and the encoding, UTF-8 if there is no mark.
-    """
+    """Return the byte order mark that a text starts with, empty if there is none, and the encoding that it says."""
     found = ((mark, encoding) for mark, encoding in _MARKS.items() if start.startswith(mark))
     return next(found, (b"", "utf-8"))
 
 
 def check_limits(text: str, factor: int = 1) -> None:
-    """
-    Refuse a text that is nested too deeply or describes too many values, before it is parsed.
-
-    :param factor: Multiplies the numbers of values.
-    """
+    """Refuse a text that is nested too deeply or describes too many values, before it is parsed."""
     # The counts include characters inside of strings, so they are never too low. They are fast, and
     # most texts need no exact count.
     containers = text.count("[") + text.count("{")
-    if containers > MAX_CONTAINERS * factor and _has_more(text, r"\[{", MAX_CONTAINERS * factor):
-        raise LimitError(f"made of more than {MAX_CONTAINERS * factor:,} objects and arrays")
-    if containers + text.count(",") > MAX_VALUES * factor and _has_more(text, r"\[{,", MAX_VALUES * factor):
-        raise LimitError(f"made of more values than {MAX_VALUES * factor:,}")
+    most, most_values = MAX_CONTAINERS * factor, MAX_VALUES * factor
+    if containers > most and _has_more(text, r"\[{", most):
+        raise LimitError(f"made of more than {most:,} objects and arrays")
+    if containers + text.count(",") > most_values and _has_more(text, r"\[{,", most_values):
+        raise LimitError(f"made of more values than {most_values:,}")
     if containers > MAX_DEPTH:
         # Near its recursion limit, Python's parser fails in other ways than with an error.
         brackets = _NOT_STRUCTURE.sub("", text)

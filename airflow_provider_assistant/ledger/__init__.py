@@ -9,21 +9,19 @@ happened. The API cannot return ratings either; exports read them from the ledge
 from airflow_provider_assistant.keys import hash_of
 from airflow_provider_assistant.ledger.attempts import Claim, Known, Outcome, ScopeLedger
 from airflow_provider_assistant.ledger.filters import Filter, Which
-from airflow_provider_assistant.ledger.location import LedgerLocation, check_location, location_of
+from airflow_provider_assistant.ledger.location import ledger_conn_id
 from airflow_provider_assistant.ledger.schema import Kind, RunRef, State
-from airflow_provider_assistant.ledger.scopes import SITE_COLUMNS, Scope, Site, key_of, service_of
+from airflow_provider_assistant.ledger.scopes import Scope, Site, key_of, service_of
 from airflow_provider_assistant.ledger.sqlite_file import sqlite_engine
 from airflow_provider_assistant.ledger.store import Ledger
 from airflow_provider_assistant.ledger.tries import Try
 
 __all__ = [
-    "SITE_COLUMNS",
     "Claim",
     "Filter",
     "Kind",
     "Known",
     "Ledger",
-    "LedgerLocation",
     "Outcome",
     "RunRef",
     "Scope",
@@ -32,10 +30,9 @@ __all__ = [
     "State",
     "Try",
     "Which",
-    "check_location",
     "hash_of",
     "key_of",
-    "location_of",
+    "ledger_conn_id",
     "service_of",
     "sqlite_engine",
 ]

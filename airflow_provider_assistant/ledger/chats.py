@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from airflow_provider_assistant.ledger.attempts import chunks
-from airflow_provider_assistant.ledger.database import Bind, stream, transaction
-from airflow_provider_assistant.ledger.schema import State, attempts
+from airflow_provider_assistant.ledger.database import Bind, stream, transaction, write
+from airflow_provider_assistant.ledger.schema import State, attempts, given, new
 from airflow_provider_assistant.ledger.scopes import Scope, Site
 from airflow_provider_assistant.ledger.store import Ledger
 
@@ -67,48 +66,34 @@ class Correction(NamedTuple):
 
 def sent(ledger: Ledger, scope: Scope) -> Iterator[Sent]:
     """Yield all attempts of a scope."""
-    columns = (_c.key, _c.number, _c.session_id, _c.recorded_at, _c.requests, _c.ambiguous)
-    query = sa.select(*columns).where(_c.scope == scope.id)
+    query = sa.select(*(_c[name] for name in Sent._fields)).where(_c.scope == scope.id)
     with ledger.connect() as connection:
-        for row in stream(connection, query):
-            yield Sent._make(row)
+        yield from map(Sent._make, stream(connection, query))
 
 
 def correct(ledger: Ledger, scope: Scope, corrections: Collection[Correction]) -> None:
     """Change attempts whose state is not true."""
-    bind = sa.bindparam
-    at = bind("at", type_=_c.recorded_at.type)
-    request_id = sa.func.coalesce(bind("request", type_=_c.remote_id.type), _c.remote_id)
-    change = (
-        sa.update(attempts)
-        .where(_c.scope == scope.id, _c.key == bind("of_key"), _c.number == bind("of_number"))
-        .where(_c.state == bind("before"))
-        .values(
-            state=bind("after"),
-            alive_until=None,
-            remote_id=request_id,
-            recorded_at=sa.func.coalesce(at, _c.recorded_at),
-            error=bind("reason", type_=_c.error.type),
-        )
+    change = sa.update(attempts).where(_c.scope == scope.id, given("key", "number", "state"))
+    change = change.values(
+        state=new("state"),
+        alive_until=None,
+        remote_id=sa.func.coalesce(new("remote_id"), _c.remote_id),
+        recorded_at=sa.func.coalesce(new("recorded_at"), _c.recorded_at),
+        error=new("error"),
     )
     rows = [
         {
             "of_key": one.key,
             "of_number": one.number,
-            "before": one.before,
-            "after": one.state,
-            "request": one.request_id,
-            "at": None if one.ended_at is None else datetime.fromtimestamp(one.ended_at, UTC),
-            "reason": one.error,
+            "of_state": one.before,
+            "new_state": one.state,
+            "new_remote_id": one.request_id,
+            "new_recorded_at": None if one.ended_at is None else datetime.fromtimestamp(one.ended_at, UTC),
+            "new_error": one.error,
         }
         for one in corrections
     ]
-
-    def write(connection: sa.Connection) -> None:
-        for chunk in chunks(rows):
-            connection.execute(change, chunk)
-
-    transaction(ledger.engine, write, writes=True)
+    write(ledger.engine, change, rows)
 
 
 def record_ends(bind: Bind, site: Site, ends: Mapping[str, RequestEnd]) -> None:
@@ -121,40 +106,42 @@ def record_ends(bind: Bind, site: Site, ends: Mapping[str, RequestEnd]) -> None:
 
     :param ends: End by request id.
     """
-    at = sa.bindparam("at", type_=_c.ended_at.type)
-    session_id = sa.bindparam("session", type_=_c.session_id.type)
-    is_request = (site.of(attempts), _c.kind == "chat", _c.remote_id == sa.bindparam("request"))
-    ended = sa.update(attempts).values(
-        ended=sa.bindparam("end"),
-        ended_at=sa.func.coalesce(_c.ended_at, at),
-        session_id=sa.func.coalesce(_c.session_id, session_id),
+    is_open = _c.ended.is_(None)
+    ended = sa.update(attempts).where(site.of(attempts), _c.kind == "chat", given("remote_id"))
+    ended = ended.values(
+        ended=new("ended"),
+        ended_at=sa.func.coalesce(_c.ended_at, new("ended_at")),
+        session_id=sa.func.coalesce(_c.session_id, new("session_id")),
     )
     without_answer = ended.values(state="failed", error="its request failed or was lost")
-    changes = (
-        (("complete", "timed_out"), ended.where(*is_request, _c.ended_at.is_(None))),
-        (("failed",), without_answer.where(*is_request, _c.ended_at.is_(None))),
-        (("lost",), without_answer.where(*is_request)),
-    )
+    changes = {
+        "complete": ended.where(is_open),
+        "timed_out": ended.where(is_open),
+        "failed": without_answer.where(is_open),
+        "lost": without_answer,
+    }
 
-    def write(connection: sa.Connection) -> None:
-        for states, change in changes:
-            for chunk in chunks(_parameters(ends, states)):
-                connection.execute(change, chunk)
+    def record(connection: sa.Connection) -> None:
+        for state, change in changes.items():
+            # Tasks that change the same attempts lock them in the same order, which avoids deadlocks.
+            rows = [
+                {
+                    "of_remote_id": request_id,
+                    "new_ended": state,
+                    "new_ended_at": end.completed_at,
+                    "new_session_id": end.session_id,
+                }
+                for request_id, end in sorted(ends.items())
+                if end.state == state
+            ]
+            if rows:
+                connection.execute(change, rows)
 
-    transaction(bind, write, writes=True)
-
-
-def _parameters(ends: Mapping[str, RequestEnd], states: Collection[str]) -> Iterator[dict[str, Any]]:
-    # Tasks that change the same attempts lock them in the same order, which avoids deadlocks.
-    for request_id, end in sorted(ends.items()):
-        if end.state in states:
-            yield {"request": request_id, "end": end.state, "at": end.completed_at, "session": end.session_id}
+    transaction(bind, record, writes=True)
 
 
 def submitted_at(ledger: Ledger, site: Site, request_id: str) -> datetime | None:
     """Return when the service accepted an async chat request, UTC; None if this ledger did not record it."""
-    query = sa.select(sa.func.max(_c.recorded_at)).where(
-        site.of(attempts), _c.kind == "chat", _c.remote_id == request_id
-    )
-    moment: datetime | None = ledger.read(lambda connection: connection.execute(query).scalar())
+    query = sa.select(sa.func.max(_c.recorded_at)).where(site.of(attempts), _c.kind == "chat")
+    moment: datetime | None = ledger.read(lambda connection: connection.scalar(query.where(_c.remote_id == request_id)))
     return moment

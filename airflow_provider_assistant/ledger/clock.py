@@ -24,7 +24,7 @@ class Clock:
     Read the time, and compare it with the end of a lease.
 
     :param lease: Time after which a claim that is not renewed counts as abandoned.
-    :param now: Replaces the database's clock; returns the time, timezone-aware. Default: the database's clock.
+    :param now: Replaces the database's clock in tests.
     """
 
     lease: timedelta = timedelta(seconds=DEFAULT_SECONDS)
@@ -42,25 +42,15 @@ class Clock:
         return connection.execute(sa.select(moment)).scalar_one()
 
     def is_alive(self, now: datetime) -> sa.ColumnElement[bool]:
-        """
-        Return the condition that an attempt is a claim whose sender is alive.
-
-        A claim from the future was made before the clock was set back, and does not count. Otherwise, a killed task
-        would block its rows until the clock has caught up. One that is at most a lease ahead counts: it was made
-        after the time was read.
-
-        :param now: Result of :meth:`read`.
-        """
+        """Return the condition that an attempt is a claim whose sender is alive at this time."""
         c = attempts.c
+        # A claim from the future was made before the clock was set back. If it counted, a killed task would block its
+        # rows until the clock has caught up. One that is at most a lease ahead was made after the time was read.
         return sa.and_(c.state == "claimed", c.alive_until > now, c.claimed_at <= now + self.lease)
 
 
 def configured() -> Clock:
-    """
-    Return the clock with the lease of Airflow's configuration.
-
-    :raises AssistantLedgerError: The option is not a number within the limits.
-    """
+    """Return the clock with the lease of Airflow's configuration."""
     text = conf.get("assistant", "lease_seconds", fallback=str(DEFAULT_SECONDS))
     try:
         seconds = float(text)

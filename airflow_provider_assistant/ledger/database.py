@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import sqlalchemy as sa
@@ -16,10 +16,11 @@ from airflow_provider_assistant.ledger.engine import driver_text, todo_of
 T = TypeVar("T")
 Bind: TypeAlias = sa.Engine | sa.Connection
 
-# Attempts per transaction on a server, over about 20 seconds: enough for a restart.
-ATTEMPTS = 8
-# SQLite waits for most locks itself, but reports some at once.
-SQLITE_ATTEMPTS, SQLITE_SECONDS = 4, 20.0
+# Attempts per transaction, over about 20 seconds: enough for the restart of a server. SQLite waits for most locks
+# itself, which may take all of this time.
+ATTEMPTS, SECONDS = 8, 20.0
+# Values of one IN list.
+CHUNK = 1000
 # Key of the execution option that holds the ledger's name.
 NAME = "assistant_ledger"
 
@@ -37,13 +38,9 @@ _ADVICE_PERMANENT = (
 
 def name_of(bind: Bind) -> str:
     """Return a ledger's name for messages: connection id, SQLite file or URL without password."""
-    name = bind.get_execution_options().get(NAME)
-    if name:
-        return str(name)
     url = bind.engine.url
-    if url.get_backend_name() == "sqlite":
-        return str(url.database)
-    return url.render_as_string(hide_password=True)
+    file = url.database if url.get_backend_name() == "sqlite" else None
+    return str(bind.get_execution_options().get(NAME) or file or url.render_as_string(hide_password=True))
 
 
 def is_transient(error: BaseException) -> bool:
@@ -59,28 +56,15 @@ def is_transient(error: BaseException) -> bool:
     # Failed connections have no error code, so the text decides. A pooler ends the connection after some of them.
     if todo_of(error):
         return False
-    if error.connection_invalidated:
-        return True
-    return isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError)
+    return error.connection_invalidated or isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError)
 
 
-@functools.cache
-def attempts_on(dialect: str) -> tenacity.Retrying:
+def retrying() -> tenacity.Retrying:
     """Return the retry policy of a transaction."""
-    retry = tenacity.retry_if_exception(is_transient)
-    if dialect == "sqlite":
-        after_attempts = tenacity.stop_after_attempt(SQLITE_ATTEMPTS)
-        after_seconds = tenacity.stop_after_delay(SQLITE_SECONDS)
-        return tenacity.Retrying(
-            retry=retry,
-            stop=after_attempts | after_seconds,
-            wait=tenacity.wait_random(0.05, 0.5),
-            reraise=True,
-        )
     return tenacity.Retrying(
-        retry=retry,
-        stop=tenacity.stop_after_attempt(ATTEMPTS),
-        wait=tenacity.wait_exponential(0.2, max=5.0),
+        retry=tenacity.retry_if_exception(is_transient),
+        stop=tenacity.stop_after_attempt(ATTEMPTS) | tenacity.stop_after_delay(SECONDS),
+        wait=tenacity.wait_exponential(0.2, max=5.0) + tenacity.wait_random(0, 0.3),
         reraise=True,
     )
 
@@ -94,8 +78,7 @@ def ledger_errors(bind: Bind, what: str, safe: str | None = None) -> Iterator[No
 
     :param what: Predicate of the message, which follows "the ledger".
     :param safe: Sentence about what was not changed.
-    :raises AssistantLedgerError: The block raised a transient database error.
-    :raises AssistantLedgerError: The block raised a database error that a retry cannot correct.
+    :raises AssistantLedgerError: The block raised a database error; only a transient one is retryable.
     """
     try:
         yield
@@ -110,20 +93,21 @@ def ledger_errors(bind: Bind, what: str, safe: str | None = None) -> Iterator[No
         ) from error
     except sa.exc.SQLAlchemyError as error:
         todo, text = todo_of(error), driver_text(error)
-        message = f"the ledger {what}: {text} ({name_of(bind)})"
-        if is_transient(error):
-            advice = _ADVICE_TRANSIENT
-            if any(full in text.lower() for full in _FULL):
-                advice = f"Free space for the database. {advice}"
-            raise AssistantLedgerError(message, safe=safe, todo=advice) from error
-        advice = f"{todo} {_ADVICE_KNOWN}" if todo else _ADVICE_PERMANENT
-        raise AssistantLedgerError(message, retryable=False, safe=safe, todo=advice) from error
+        retryable = is_transient(error)
+        if retryable:
+            is_full = any(full in text.lower() for full in _FULL)
+            advice = f"Free space for the database. {_ADVICE_TRANSIENT}" if is_full else _ADVICE_TRANSIENT
+        else:
+            advice = f"{todo} {_ADVICE_KNOWN}" if todo else _ADVICE_PERMANENT
+        raise AssistantLedgerError(
+            f"the ledger {what}: {text} ({name_of(bind)})", retryable=retryable, safe=safe, todo=advice
+        ) from error
 
 
 def connected(engine: sa.Engine) -> sa.Connection:
     """Return a connection to the database, with retries while it is unreachable."""
     with ledger_errors(engine, "cannot be opened"):
-        return attempts_on(engine.dialect.name)(engine.connect)
+        return retrying()(engine.connect)
 
 
 def transaction(bind: Bind, work: Callable[[sa.Connection], T], *, writes: bool = False) -> T:
@@ -144,7 +128,17 @@ def transaction(bind: Bind, work: Callable[[sa.Connection], T], *, writes: bool 
             return work(connection)
 
     with ledger_errors(bind, "cannot be written" if writes else "cannot be read"):
-        return attempts_on(bind.dialect.name)(attempt)
+        return retrying()(attempt)
+
+
+def write(bind: Bind, statement: sa.Executable, rows: Sequence[Mapping[str, Any]] | None = None) -> None:
+    """
+    Execute a statement in one transaction.
+
+    :param rows: Parameters, for each of which it is executed. Default: None, once without parameters.
+    """
+    if rows is None or rows:
+        transaction(bind, lambda connection: connection.execute(statement, rows), writes=True)
 
 
 def stream(connection: sa.Connection, query: sa.Select[Any]) -> Iterator[Any]:
@@ -164,10 +158,17 @@ def stream(connection: sa.Connection, query: sa.Select[Any]) -> Iterator[Any]:
 
     with ledger_errors(connection, "cannot be read"):
         try:
-            rows = attempts_on(connection.dialect.name)(execute)
+            rows = retrying()(execute)
             with contextlib.closing(rows):
                 for part in rows.partitions():
                     yield from part
         finally:
             # Nothing was written, and a commit could fail although all rows have been read.
             connection.rollback()
+
+
+def chunks(values: Iterable[Any]) -> Iterator[list[Any]]:
+    """Yield the values in lists of at most CHUNK, which the parameters of a statement can hold."""
+    remaining = iter(values)
+    while chunk := list(itertools.islice(remaining, CHUNK)):
+        yield chunk

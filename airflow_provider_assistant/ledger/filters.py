@@ -6,7 +6,7 @@ Superseded, stale, doubled and draft are conditions over attempts, and never sto
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Literal, TypeAlias
@@ -29,106 +29,92 @@ from airflow_provider_assistant.ledger.scopes import Site
 Which: TypeAlias = Literal[
     "created", "unresolved", "doubled", "superseded", "stale", "draft", "rejected", "failed", "open"
 ]
+Condition: TypeAlias = sa.ColumnElement[bool]
 
 _c = attempts.c
-_IS_DOCUMENT = is_in(_c.kind, DOCUMENT_KINDS)
 _IS_CREATED = _c.state == sa.literal_column("'created'")
+_IS_DOCUMENT = is_in(_c.kind, DOCUMENT_KINDS) & _IS_CREATED
 
 
-def _other(*conditions: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
-    return sa.exists().where(*conditions).correlate(attempts)
+def _has(other: sa.FromClause, *conditions: Condition) -> Condition:
+    """Return whether there is another attempt with these properties."""
+    return sa.exists().where(*conditions).correlate_except(other)
 
 
-def _of_row(other: sa.FromClause) -> sa.ColumnElement[bool]:
-    """Return the condition that another attempt is for the same row of the same source."""
-    return sa.and_(other.c.scope == _c.scope, other.c.key == _c.key, other.c.source == _c.source)
+def _is_same_key(other: sa.FromClause, one: sa.FromClause = attempts) -> Condition:
+    return sa.and_(other.c.scope == one.c.scope, other.c.key == one.c.key)
 
 
-def _has_later(*states: str, has_other_content: bool = False) -> sa.ColumnElement[bool]:
-    """Return the condition that the row has a later attempt with one of these states."""
+def _is_same_row(other: sa.FromClause, one: sa.FromClause = attempts) -> Condition:
+    return _is_same_key(other, one) & (other.c.source == one.c.source)
+
+
+def _has_later(*states: str, one: sa.FromClause = attempts, has_other_content: bool = False) -> Condition:
+    """Return the condition that the row has a later attempt than this one with one of these states."""
     later = attempts.alias()
-    conditions = [_of_row(later), later.c.number > _c.number, later.c.state.in_(states)]
+    conditions = [_is_same_row(later, one), later.c.number > one.c.number, later.c.state.in_(states)]
     if has_other_content:
-        conditions.append(later.c.content_hash.is_distinct_from(_c.content_hash))
-    return _other(*conditions)
+        conditions.append(later.c.content_hash.is_distinct_from(one.c.content_hash))
+    return _has(later, *conditions)
 
 
-def _may_be_twice() -> sa.ColumnElement[bool]:
+def is_latest_document() -> Condition:
+    """Return the condition that an attempt is the latest document of its row."""
+    return _IS_DOCUMENT & ~_has_later("created")
+
+
+def has_unresolved() -> Condition:
+    """Return the condition that the row has an attempt without an outcome that is later than its latest document."""
+    later = attempts.alias()
+    is_unresolved = later.c.state.in_(UNRESOLVED) & ~_has_later("created", one=later)
+    return _has(later, _is_same_row(later), later.c.number > _c.number, is_unresolved)
+
+
+def _may_be_twice() -> Condition:
     """Return the condition that something else may exist besides the document of a created attempt."""
     before, between, twin = attempts.alias(), attempts.alias(), attempts.alias()
-    is_between = sa.exists().where(
-        between.c.scope == _c.scope,
-        between.c.key == _c.key,
-        between.c.state == "created",
-        between.c.number > before.c.number,
-        between.c.number < _c.number,
-    )
     # An attempt before an earlier document was counted with that one.
-    is_unresolved_before = _other(
-        before.c.scope == _c.scope,
-        before.c.key == _c.key,
-        before.c.number < _c.number,
-        before.c.state.in_(UNRESOLVED),
-        ~is_between.correlate(attempts, before),
+    is_between = (between.c.number > before.c.number) & (between.c.number < _c.number)
+    has_between = _has(between, _is_same_key(between), between.c.state == "created", is_between)
+    is_unresolved_before = _has(
+        before, _is_same_key(before), before.c.number < _c.number, before.c.state.in_(UNRESOLVED), ~has_between
     )
-    has_twin = _other(
-        _of_row(twin),
+    has_twin = _has(
+        twin,
+        _is_same_row(twin),
         twin.c.number < _c.number,
         twin.c.state == "created",
         twin.c.content_hash == _c.content_hash,
         twin.c.remote_id.is_distinct_from(_c.remote_id),
     )
     # A service that refuses repetitions (409) has only one.
-    has_one = _c.http_status == sa.literal_column(str(HTTPStatus.CONFLICT.value))
-    return sa.and_((_c.ambiguous > 0) | is_unresolved_before | has_twin, sa.or_(_c.http_status.is_(None), ~has_one))
+    has_one = _c.http_status.is_not_distinct_from(sa.literal_column(str(HTTPStatus.CONFLICT.value)))
+    return sa.or_(_c.ambiguous > 0, is_unresolved_before, has_twin) & ~has_one
 
 
-def is_latest_document() -> sa.ColumnElement[bool]:
-    """Return the condition that an attempt is the latest document of its row."""
-    return _IS_DOCUMENT & _IS_CREATED & ~_has_later("created")
-
-
-def has_unresolved() -> sa.ColumnElement[bool]:
-    """Return the condition that the row has an attempt without an outcome that is later than its latest document."""
-    unresolved, document = attempts.alias(), attempts.alias()
-    has_document = sa.exists().where(
-        document.c.scope == unresolved.c.scope,
-        document.c.key == unresolved.c.key,
-        document.c.source == unresolved.c.source,
-        document.c.number > unresolved.c.number,
-        document.c.state == "created",
-    )
-    return _other(
-        _of_row(unresolved),
-        unresolved.c.number > _c.number,
-        unresolved.c.state.in_(UNRESOLVED),
-        ~has_document.correlate(unresolved),
-    )
-
-
-def _is_needed_elsewhere() -> sa.ColumnElement[bool]:
+def _is_needed_elsewhere() -> Condition:
     """Return the condition that the document is that of another row: the latest of its key, and not gone."""
-    other, later = attempts.alias(), attempts.alias()
-    is_replaced = sa.exists().where(
-        later.c.scope == other.c.scope,
-        later.c.key == other.c.key,
-        later.c.source == other.c.source,
-        later.c.number > other.c.number,
-        later.c.state == "created",
-        later.c.content_hash.is_distinct_from(other.c.content_hash),
-    )
-    return _other(
+    other = attempts.alias()
+    return _has(
+        other,
         other.c.remote_id == _c.remote_id,
         other.c.service == _c.service,
         other.c.site_id == _c.site_id,
         other.c.state == "created",
         other.c.gone_at.is_(None),
-        sa.or_(other.c.scope != _c.scope, other.c.key != _c.key, other.c.number != _c.number),
-        ~is_replaced.correlate(other),
+        ~_is_same_key(other) | (other.c.number != _c.number),
+        ~_has_later("created", one=other, has_other_content=True),
     )
 
 
-def condition_of(which: Which) -> sa.ColumnElement[bool]:
+def _is_draft() -> Condition:
+    word = sa.func.lower(_c.status)
+    for separator in " _-":
+        word = sa.func.replace(word, separator, "")
+    return word.not_in(sorted(DEFAULT_WORDS.active | DEFAULT_WORDS.processing))
+
+
+def condition_of(which: Which) -> Condition:
     """
     Return the condition of a list.
 
@@ -141,50 +127,27 @@ def condition_of(which: Which) -> sa.ColumnElement[bool]:
     - ``rejected``, ``failed``: the latest attempt of the key did not create anything.
     - ``open``: chat requests that the service accepted and whose end is not recorded.
     """
-    if which in {"rejected", "failed"}:
-        return (_c.state == which) & ~_has_later("created", "rejected", "failed", *UNRESOLVED)
-    return _LISTS[which]()
-
-
-def _superseded() -> sa.ColumnElement[bool]:
     is_outdated = _has_later("created", has_other_content=True)
-    return _IS_DOCUMENT & _IS_CREATED & is_outdated & ~_is_needed_elsewhere()
+    conditions: dict[str, Condition] = {
+        "created": _IS_CREATED,
+        "unresolved": IS_UNRESOLVED & ~_has_later("created", *UNRESOLVED),
+        "doubled": _IS_CREATED & _may_be_twice(),
+        "superseded": _IS_DOCUMENT & is_outdated & ~_is_needed_elsewhere(),
+        "stale": _IS_DOCUMENT & _c.gone_at.is_not(None) & ~is_outdated & ~_is_needed_elsewhere(),
+        "draft": is_latest_document() & _is_draft(),
+        "open": (_c.kind == "chat") & _IS_CREATED & _c.ended.is_(None),
+    }
+    created_nothing = (_c.state == which) & ~_has_later("created", "rejected", "failed", *UNRESOLVED)
+    return conditions.get(which, created_nothing)
 
 
-def _stale() -> sa.ColumnElement[bool]:
-    is_latest = ~_has_later("created", has_other_content=True)
-    return _IS_DOCUMENT & _IS_CREATED & _c.gone_at.is_not(None) & is_latest & ~_is_needed_elsewhere()
-
-
-def _draft() -> sa.ColumnElement[bool]:
-    word = sa.func.lower(_c.status)
-    for separator in " _-":
-        word = sa.func.replace(word, separator, "")
-    in_use = DEFAULT_WORDS.active | DEFAULT_WORDS.processing
-    return _IS_DOCUMENT & _IS_CREATED & word.not_in(sorted(in_use)) & ~_has_later("created")
-
-
-_LISTS: dict[str, Callable[[], sa.ColumnElement[bool]]] = {
-    "created": lambda: _IS_CREATED,
-    "unresolved": lambda: IS_UNRESOLVED & ~_has_later("created", *UNRESOLVED),
-    "doubled": lambda: _IS_CREATED & _may_be_twice(),
-    "superseded": _superseded,
-    "stale": _stale,
-    "draft": _draft,
-    "open": lambda: (_c.kind == "chat") & _IS_CREATED & _c.ended.is_(None),
-}
-
-
-def _is_of(run: RunRef, table: sa.FromClause) -> sa.ColumnElement[bool]:
-    return sa.and_(*(table.c[name].is_not_distinct_from(value) for name, value in run.columns().items()))
-
-
-def _is_superseded_by(run: RunRef) -> sa.ColumnElement[bool]:
+def _is_superseded_by(run: RunRef) -> Condition:
     newer = attempts.alias()
-    is_newer = _other(_of_row(newer), newer.c.number > _c.number, newer.c.state == "created", _is_of(run, newer))
+    is_newer = newer.c.state == "created", run.is_of(newer)
     # A run changes few rows of a large source: these come first.
-    rows = sa.select(newer.c.scope, newer.c.key).where(newer.c.state == "created", _is_of(run, newer))
-    return sa.tuple_(_c.scope, _c.key).in_(rows) & is_newer
+    rows = sa.select(newer.c.scope, newer.c.key).where(*is_newer)
+    has_newer = _has(newer, _is_same_row(newer), newer.c.number > _c.number, *is_newer)
+    return sa.tuple_(_c.scope, _c.key).in_(rows) & has_newer
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,34 +179,23 @@ class Filter:
     ids: Collection[tuple[str, str, int]] | None = None
     keys: Collection[str] = ()
 
-    def conditions(self) -> list[sa.ColumnElement[bool]]:
+    def conditions(self) -> list[Condition]:
         """Return the conditions on the table of attempts."""
         conditions = [condition_of(self.which)] if self.which else []
-        for name in ("site_id", "source", "scope"):
-            value = getattr(self, name)
-            if value is not None:
-                conditions.append(_c[name] == value)
-        if self.kinds:
-            conditions.append(_c.kind.in_(sorted(self.kinds)))
+        equal = {_c.site_id: self.site_id, _c.source: self.source, _c.scope: self.scope}
+        conditions += [column == value for column, value in equal.items() if value is not None]
+        one_of = {_c.kind: self.kinds or None, _c.dag_id: self.dag_ids, _c.remote_id: self.remote_ids}
+        conditions += [column.in_(sorted(values)) for column, values in one_of.items() if values is not None]
+        if self.ids is not None:
+            conditions.append(sa.tuple_(_c.scope, _c.key, _c.number).in_(sorted(self.ids)))
         if self.site:
             conditions.append(self.site.of(attempts))
-        if self.dag_ids is not None:
-            conditions.append(_c.dag_id.in_(sorted(self.dag_ids)))
         if self.label_part:
             conditions.append(_c.label.icontains(self.label_part, autoescape=True))
         if self.run:
-            conditions.append(_is_of(self.run, attempts))
+            conditions.append(self.run.is_of(attempts))
         if self.superseded_by:
             conditions.append(_is_superseded_by(self.superseded_by))
-        return conditions + self._of_identity()
-
-    def _of_identity(self) -> list[sa.ColumnElement[bool]]:
-        """Return the conditions that name single attempts."""
-        conditions: list[sa.ColumnElement[bool]] = []
-        if self.remote_ids is not None:
-            conditions.append(_c.remote_id.in_(sorted(self.remote_ids)))
-        if self.ids is not None:
-            conditions.append(sa.tuple_(_c.scope, _c.key, _c.number).in_(sorted(self.ids)))
         if self.keys:
             prefixes = [_c.key.startswith(key, autoescape=True) for key in sorted(self.keys)]
             conditions.append(sa.or_(*prefixes))

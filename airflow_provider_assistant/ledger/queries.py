@@ -8,24 +8,10 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from airflow_provider_assistant.ledger.attempts import chunks
 from airflow_provider_assistant.ledger.clock import Clock
-from airflow_provider_assistant.ledger.database import stream
-from airflow_provider_assistant.ledger.filters import (
-    Filter,
-    Which,
-    condition_of,
-    has_unresolved,
-    is_latest_document,
-)
-from airflow_provider_assistant.ledger.schema import (
-    DOCUMENT_KINDS,
-    UNRESOLVED,
-    RunRef,
-    attempts,
-    ledger_info,
-    tries,
-)
+from airflow_provider_assistant.ledger.database import chunks, stream
+from airflow_provider_assistant.ledger.filters import Filter, Which, condition_of, has_unresolved, is_latest_document
+from airflow_provider_assistant.ledger.schema import DOCUMENT_KINDS, UNRESOLVED, RunRef, attempts, ledger_info, tries
 from airflow_provider_assistant.ledger.scopes import Scope, Site
 
 # Counts stop here, so that the cost of a query does not depend on the number of attempts.
@@ -116,8 +102,7 @@ def dictionaries(connection: sa.Connection, query: sa.Select[Any]) -> list[dict[
 
 def documents_of(connection: sa.Connection, scope: Scope, source: str) -> int:
     """Return the number of documents of a source that the ledger knows on the site, one per row."""
-    query = sa.select(sa.func.count(sa.distinct(_c.key)))
-    return connection.scalar(query.where(_c.scope == scope.id, _c.source == source, _c.state == "created")) or 0
+    return connection.scalar(sa.select(sa.func.count(sa.distinct(_c.key))).where(*_created(scope, source))) or 0
 
 
 def latest_documents(
@@ -130,44 +115,32 @@ def latest_documents(
     :return: Key, label, id, group; and the map index of the task that loaded it, if it is another one of the same
         mapped task and run, else None.
     """
-    is_sibling = sa.and_(
-        _c.dag_id == run.dag_id,
-        _c.run_id == run.run_id,
-        _c.task_id == run.task_id,
-        _c.map_index != run.map_index,
-    )
-    sibling = sa.case((is_sibling, _c.map_index))
-    query = sa.select(_c.key, _c.label, _c.remote_id, _c.group_name, sibling).where(
-        _c.scope == scope.id, _c.source == source, _c.state == "created"
-    )
-    query = query.order_by(_c.key, _c.number)
-    if groups is None:
-        yield from map(tuple, stream(connection, query))
-        return
-    for chunk in chunks(groups):
-        yield from map(tuple, stream(connection, query.where(_c.group_name.in_(chunk))))
+    task = {name: value for name, value in run.columns().items() if name in {"dag_id", "run_id", "task_id"}}
+    is_sibling = sa.and_(*(_c[name] == value for name, value in task.items()), _c.map_index != run.map_index)
+    columns = (_c.key, _c.label, _c.remote_id, _c.group_name, sa.case((is_sibling, _c.map_index)))
+    query = sa.select(*columns).where(*_created(scope, source)).order_by(_c.key, _c.number)
+    parts = [query] if groups is None else [query.where(_c.group_name.in_(part)) for part in chunks(groups)]
+    for part in parts:
+        yield from map(tuple, stream(connection, part))
+
+
+def _created(scope: Scope, source: str) -> tuple[sa.ColumnElement[bool], ...]:
+    return _c.scope == scope.id, _c.source == source, _c.state == "created"
 
 
 def statuses(connection: sa.Connection, scope: Scope, source: str) -> list[tuple[str, str | None]]:
     """Return id and status of the documents of a source whose row is in it; the latest of each row."""
-    query = sa.select(_c.key, _c.remote_id, _c.status).where(_c.scope == scope.id, _c.source == source)
-    query = query.where(_c.state == "created", _c.gone_at.is_(None)).order_by(_c.key, _c.number)
-    latest = {key: (remote_id, status) for key, remote_id, status in connection.execute(query)}
-    return [(remote_id, status) for remote_id, status in latest.values() if remote_id is not None]
+    query = sa.select(_c.remote_id, _c.status).where(*_created(scope, source), is_latest_document())
+    query = query.where(_c.gone_at.is_(None), _c.remote_id.is_not(None)).order_by(_c.key)
+    return [(remote_id, status) for remote_id, status in connection.execute(query)]
 
 
 def superseded(connection: sa.Connection, scope: Scope, source: str) -> list[tuple[str | None, str | None]]:
     """Return the ids of the superseded documents of a source, each with that of the latest one of its row."""
     newer = attempts.alias()
-    latest = (
-        sa.select(newer.c.remote_id)
-        .where(newer.c.scope == _c.scope, newer.c.key == _c.key, newer.c.source == _c.source)
-        .where(newer.c.state == "created")
-        .order_by(newer.c.number.desc())
-        .limit(1)
-        .correlate(attempts)
-        .scalar_subquery()
-    )
+    is_newer = sa.and_(newer.c.scope == _c.scope, newer.c.key == _c.key, newer.c.source == _c.source)
+    newest_first = sa.select(newer.c.remote_id).where(is_newer, newer.c.state == "created")
+    latest = newest_first.order_by(newer.c.number.desc()).limit(1).correlate(attempts).scalar_subquery()
     selected = Filter(which="superseded", scope=scope.id, source=source)
     # While a newer attempt has no outcome, nothing is outdated for sure.
     query = sa.select(_c.remote_id, latest).where(*selected.conditions(), ~has_unresolved())
@@ -176,23 +149,18 @@ def superseded(connection: sa.Connection, scope: Scope, source: str) -> list[tup
 
 def other_services(connection: sa.Connection, scope: Scope, source: str) -> dict[str, int]:
     """Return the number of documents that a source has on a site of this id at other services, by their name."""
-    c = _c
     query = (
-        sa.select(c.service, sa.func.count(sa.distinct(c.key)))
-        .where(c.source == source, c.site_id == scope.site.site_id, c.service != scope.site.service)
-        .where(c.kind == scope.kind, c.namespace.is_not_distinct_from(scope.namespace), c.state == "created")
-        .group_by(c.service)
-        .order_by(c.service)
+        sa.select(_c.service, sa.func.count(sa.distinct(_c.key)))
+        .where(_c.source == source, _c.site_id == scope.site.site_id, _c.service != scope.site.service)
+        .where(_c.kind == scope.kind, _c.namespace.is_not_distinct_from(scope.namespace), _c.state == "created")
+        .group_by(_c.service)
+        .order_by(_c.service)
     )
     return dict(row for row in connection.execute(query).all())
 
 
 def ids_in_source(connection: sa.Connection, site: Site, source: str | None = None) -> list[str | None]:
-    """
-    Return the id of the latest document of each row that is in its source; None if the service returned none.
-
-    :param source: Only documents of this source. Default: None, of all sources.
-    """
+    """Return the ids of the latest documents of the rows that are in their sources, or in this one."""
     query = sa.select(_c.remote_id).where(site.of(attempts), is_latest_document(), _c.gone_at.is_(None))
     if source is not None:
         query = query.where(_c.source == source)
@@ -303,9 +271,7 @@ def tries_of(connection: sa.Connection, run: Mapping[str, Any], limit: int = 50)
     return dictionaries(connection, query)[::-1]
 
 
-def tries_between(
-    connection: sa.Connection, start: datetime, end: datetime, site: Site | None = None
-) -> list[dict[str, Any]]:
+def tries_between(connection: sa.Connection, start: datetime, end: datetime) -> list[dict[str, Any]]:
     """
     Return the tries that started in a time interval, in the order of their starts.
 
@@ -314,8 +280,6 @@ def tries_between(
     """
     c = tries.c
     query = sa.select(*_TRY_COLUMNS).where(c.started_at >= start, c.started_at < end)
-    if site is not None:
-        query = query.where(site.of(tries))
     return dictionaries(connection, query.order_by(c.started_at, c.token))
 
 
@@ -359,17 +323,14 @@ def documents_by_day(
 # -- exports -------------------------------------------------------------------------------------------
 
 
-def feedback_between(
-    connection: sa.Connection, start: datetime, end: datetime, site: Site | None = None
-) -> list[dict[str, Any]]:
+def feedback_between(connection: sa.Connection, start: datetime, end: datetime) -> list[dict[str, Any]]:
     """
-    Return the ratings that were sent in a time interval, with the durations of the rated answers.
+    Return the ratings that were sent in a time interval, in the order of sending, with the durations of the answers.
 
     :param start: Inclusive, timezone-aware.
     :param end: Exclusive, timezone-aware.
-    :return: One mapping per rating in the order of sending, with ``sent_at``, ``service``, ``site_id``,
-        ``session_id``, ``request_id``, ``rating``, ``attempts``, the columns of the task instance, and
-        ``answer_seconds``, which is None if this ledger does not contain the request or its end.
+    :return: Rows of the dataset ``feedback``. ``answer_seconds`` is None if this ledger does not contain the request or
+        its end.
     """
     chat = attempts.alias()
     is_rated = sa.and_(
@@ -378,13 +339,12 @@ def feedback_between(
         chat.c.site_id == _c.site_id,
         chat.c.kind == "chat",
     )
-    columns = [_c[name] for name in ("service", "site_id", "session_id", "rating", *_TASK_COLUMNS)]
     query = (
         sa.select(
             _c.recorded_at.label("sent_at"),
             _c.remote_id.label("request_id"),
             _c.requests.label("attempts"),
-            *columns,
+            *(_c[name] for name in ("service", "site_id", "session_id", "rating", *_TASK_COLUMNS)),
             chat.c.recorded_at.label("submitted_at"),
             chat.c.ended_at,
         )
@@ -392,54 +352,44 @@ def feedback_between(
         .where(_c.kind == "rating", _c.state == "created", _c.recorded_at >= start, _c.recorded_at < end)
         .order_by(_c.recorded_at, _c.scope, _c.key, _c.number, chat.c.number)
     )
-    if site is not None:
-        query = query.where(site.of(attempts))
     ratings: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in dictionaries(connection, query):
-        row["answer_seconds"] = seconds_between(row.pop("submitted_at"), row.pop("ended_at"))
+        row["answer_seconds"] = _seconds(row.pop("submitted_at"), row.pop("ended_at"))
         # A request that was asked again has several attempts; the latest one got the answer.
         ratings[row["sent_at"], row["service"], row["site_id"], row["session_id"], row["request_id"]] = row
     return list(ratings.values())
 
 
-def requests_between(
-    connection: sa.Connection, start: datetime, end: datetime, site: Site | None = None
-) -> list[dict[str, Any]]:
+def requests_between(connection: sa.Connection, start: datetime, end: datetime) -> list[dict[str, Any]]:
     """
-    Return the async chat requests of a time interval, single ones and those of chat batches.
+    Return the async chat requests of a time interval in the order of submission, also those of chat batches.
 
     :param start: Start of the interval of submission, inclusive, timezone-aware.
     :param end: Exclusive, timezone-aware.
-    :return: One mapping per request in the order of submission, with ``submitted_at``, ``state``, ``request_id``,
-        ``completed_at``, ``seconds``, ``session_id``, ``attempts``, ``ambiguous``, ``is_batch``, ``service``,
-        ``site_id`` and the columns of the task instance. ``state`` is the recorded end, ``open`` if there is none, and
+    :return: Rows of the dataset ``requests``. ``state`` is the recorded end, ``open`` if there is none, and
         ``ambiguous`` if the submission is.
     """
     is_ambiguous = _c.state.in_(UNRESOLVED)
     # The service has not acknowledged an ambiguous submission, so that counts from its claim.
     submitted_at = sa.case((is_ambiguous, _c.claimed_at), else_=_c.recorded_at)
-    state = sa.case((is_ambiguous, "ambiguous"), else_=sa.func.coalesce(_c.ended, "open"))
-    names = ("service", "site_id", "session_id", "ambiguous", *_TASK_COLUMNS)
     query = (
         sa.select(
             submitted_at.label("submitted_at"),
-            state.label("state"),
+            sa.case((is_ambiguous, "ambiguous"), else_=sa.func.coalesce(_c.ended, "open")).label("state"),
             sa.case((~is_ambiguous, _c.remote_id)).label("request_id"),
             _c.ended_at.label("completed_at"),
             _c.requests.label("attempts"),
             _c.namespace.is_not(None).label("is_batch"),
-            *(_c[name] for name in names),
+            *(_c[name] for name in ("service", "site_id", "session_id", "ambiguous", *_TASK_COLUMNS)),
         )
         # A request that was accepted and then failed or was lost has an end.
         .where(_c.kind == "chat", _c.mode == "async", is_ambiguous | (_c.state == "created") | _c.ended.is_not(None))
         .where(submitted_at >= start, submitted_at < end)
         .order_by(submitted_at, _c.site_id, _c.remote_id, _c.key, _c.number)
     )
-    if site is not None:
-        query = query.where(site.of(attempts))
     rows = dictionaries(connection, query)
     for row in rows:
-        row["seconds"] = seconds_between(row["submitted_at"], row["completed_at"])
+        row["seconds"] = _seconds(row["submitted_at"], row["completed_at"])
     return rows
 
 
@@ -454,6 +404,5 @@ def pruned_before(connection: sa.Connection) -> datetime | None:
     return moment
 
 
-def seconds_between(start: datetime | None, end: datetime | None) -> float | None:
-    """Return the seconds between two times, or None if one of them is not known."""
+def _seconds(start: datetime | None, end: datetime | None) -> float | None:
     return None if start is None or end is None else (end - start).total_seconds()

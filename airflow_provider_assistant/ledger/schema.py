@@ -24,9 +24,6 @@ class RunRef:
     """
     Identify the task instance that makes an attempt.
 
-    :param dag_id: Id of the DAG.
-    :param run_id: Id of the DAG run.
-    :param task_id: Id of the task.
     :param map_index: Index of a mapped task, otherwise -1.
     :param region: Iteration of a task in a loop (Airflow 3.4), otherwise None.
     """
@@ -39,18 +36,18 @@ class RunRef:
 
     @classmethod
     def of(cls, context: Mapping[str, Any]) -> Self:
-        """
-        Return the task instance of an Airflow context.
-
-        :param context: Context that Airflow passes to ``execute``.
-        """
+        """Return the task instance of the context that Airflow passes to ``execute``."""
         ti = context["ti"]
         map_index = -1 if ti.map_index is None else ti.map_index
         return cls(ti.dag_id, ti.run_id, ti.task_id, map_index, region_of(context))
 
     def columns(self) -> dict[str, Any]:
-        """Return the values of the ledger's columns that identify the task instance."""
+        """Return the values of the columns of the task instance."""
         return asdict(self)
+
+    def is_of(self, table: sa.FromClause) -> sa.ColumnElement[bool]:
+        """Return the condition for the rows of a table of the ledger that this task instance wrote."""
+        return sa.and_(*(table.c[name].is_not_distinct_from(value) for name, value in self.columns().items()))
 
     def __str__(self) -> str:
         text = f"{self.dag_id}/{self.run_id}/{self.task_id}/{self.map_index}"
@@ -62,19 +59,14 @@ RUN_COLUMNS = tuple(field.name for field in fields(RunRef))
 
 
 def region_of(context: Mapping[str, Any]) -> str | None:
-    """
-    Return the iteration of a task in a loop, or None.
-
-    All iterations of a loop share DAG, run, task and map index. Mapped tasks have regions as well, but their map index
-    identifies them.
-    """
+    """Return the iteration of a task in a loop, or None."""
+    # All iterations share DAG, run, task and map index. Mapped tasks have regions as well, and need none.
     ti = context["ti"]
     # Earlier versions of Airflow have no regions.
     index = getattr(ti, "region_index", None)
     if index is None or not context.get("loop"):
         return None
-    region_id = getattr(ti, "region_id", None) or ""
-    return f"{index}.{region_id}".rstrip(".")
+    return f"{index}.{getattr(ti, 'region_id', None) or ''}".rstrip(".")
 
 
 class UtcDateTime(sa.TypeDecorator[datetime]):
@@ -107,13 +99,7 @@ metadata = sa.MetaData()
 
 
 def _run_columns() -> list[sa.Column[Any]]:
-    return [
-        sa.Column("dag_id", sa.String(250)),
-        sa.Column("run_id", sa.String(250)),
-        sa.Column("task_id", sa.String(250)),
-        sa.Column("map_index", sa.Integer),
-        sa.Column("region", sa.String(250)),
-    ]
+    return [sa.Column(name, sa.Integer if name == "map_index" else sa.String(250)) for name in RUN_COLUMNS]
 
 
 # The version of the tables, the id of the ledger, which moves with its database, and the time before which attempts may
@@ -204,11 +190,8 @@ tries = sa.Table(
 
 
 def is_in(column: sa.Column[Any], values: tuple[str, ...]) -> sa.ColumnElement[bool]:
-    """
-    Return the condition that a column has one of these words.
-
-    Its values are literals: with bound parameters, SQLite does not use a partial index.
-    """
+    """Return the condition that a column has one of these words."""
+    # As literals: with bound parameters, SQLite does not use a partial index.
     return column.in_([sa.literal_column(f"'{value}'") for value in values])
 
 
@@ -226,3 +209,13 @@ _index("gone", _c.gone_at.is_not(None), _c.scope, _c.gone_at)
 sa.Index(f"{attempts.name}_by_remote_id", _c.remote_id, postgresql_using="hash")
 sa.Index(f"{attempts.name}_by_content", _c.content_hash, postgresql_using="hash")
 sa.Index(f"{attempts.name}_by_run", _c.dag_id, _c.run_id, _c.task_id)
+
+
+def given(*names: str) -> sa.ColumnElement[bool]:
+    """Return the condition that columns of attempts have the values of the parameters ``of_<name>``."""
+    return sa.and_(*(_c[name] == sa.bindparam(f"of_{name}", type_=_c[name].type) for name in names))
+
+
+def new(name: str) -> sa.BindParameter[Any]:
+    """Return the parameter ``new_<name>``, the new value of a column of attempts."""
+    return sa.bindparam(f"new_{name}", type_=_c[name].type)

@@ -17,8 +17,6 @@ import sqlalchemy as sa
 from airflow_provider_assistant.keys import hash_of
 from airflow_provider_assistant.ledger.schema import Kind
 
-# Columns of the site, in every dataset.
-SITE_COLUMNS = ("service", "tenant_id", "site_id")
 # Ports that a URL need not name, with either protocol: a service keeps its name when it changes to https.
 _DEFAULT_PORTS = {None, 80, 443}
 
@@ -27,8 +25,7 @@ def service_of(url: str) -> str:
     """
     Return the name of a service that has none in its connection: its host and port, and the path before ``/api/``.
 
-    :param url: URL of the service or of one of its sites.
-    :return: For example ``assistant.example.com`` or ``gateway.example.com:8443/assistant``.
+    Examples are ``assistant.example.com`` and ``gateway.example.com:8443/assistant``.
     """
     parts = urlsplit(url)
     if not parts.hostname:
@@ -43,8 +40,6 @@ class Site:
     """
     Identify a site.
 
-    :param service: Name of the service.
-    :param site_id: Id of the site.
     :param tenant_id: Tenant of the site, for people and datasets; None if it is not known.
     :param url: URL of the site, for people.
     """
@@ -81,7 +76,6 @@ class Scope:
     """
     Identify what a key is unique within.
 
-    :param kind: ``file``, ``text`` or ``qa`` for documents, ``chat`` or ``rating``.
     :param namespace: Separates loads whose keys overlap; the name of a chat batch. None for the usual one.
     """
 
@@ -104,11 +98,6 @@ class Scope:
             "kind": self.kind,
             "namespace": self.namespace,
         }
-
-
-def scope_of(row: Any) -> Scope:
-    """Return the scope of a row of the table of attempts."""
-    return Scope(site_of(row), row.kind, row.namespace)
 
 
 def key_of(*parts: str | None) -> str:

@@ -6,9 +6,8 @@ A person sees a list, and confirms it: what is settled is what the list showed, 
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
@@ -16,13 +15,12 @@ from typing import Any, Literal, TypeAlias
 import sqlalchemy as sa
 
 from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantInputError
-from airflow_provider_assistant.ledger.attempts import chunks
-from airflow_provider_assistant.ledger.clock import Clock
+from airflow_provider_assistant.keys import hash_of
 from airflow_provider_assistant.ledger.database import transaction
 from airflow_provider_assistant.ledger.filters import Filter, condition_of
 from airflow_provider_assistant.ledger.queries import pruned_before
-from airflow_provider_assistant.ledger.schema import DOCUMENT_KINDS, UNRESOLVED, attempts, ledger_info, tries
-from airflow_provider_assistant.ledger.scopes import Scope, Site, scope_of
+from airflow_provider_assistant.ledger.schema import DOCUMENT_KINDS, UNRESOLVED, attempts, given, ledger_info, tries
+from airflow_provider_assistant.ledger.scopes import Scope, Site, site_of
 from airflow_provider_assistant.ledger.store import Ledger
 from airflow_provider_assistant.texts import counted
 
@@ -80,159 +78,125 @@ def settle(
     """
 
     def change(connection: sa.Connection) -> Report:
-        report = Report()
         now = ledger.clock.read(connection)
-        found = _matching(connection, ledger.clock, selected, settled, now)
-        chosen: list[sa.RowMapping] = []
-        digest = hashlib.sha256()
-        allowed: dict[str | None, bool] = {}
-        for row in found:
-            if row["dag_id"] not in allowed:
-                allowed[row["dag_id"]] = may_change(row["dag_id"])
-            reason = _reason_to_keep(row, settled, remote_id) if allowed[row["dag_id"]] else NOT_ALLOWED
+        report = Report()
+        chosen: list[sa.Row[Any]] = []
+        for row in _matching(connection, ledger.clock.is_alive(now), selected, settled):
+            reason = _reason_to_keep(row, settled, remote_id) if may_change(row.dag_id) else NOT_ALLOWED
             if reason:
                 report.kept[reason] += 1
-                continue
-            chosen.append(row)
-            if len(chosen) > MOST_SETTLED:
-                raise AssistantInputError(
-                    f"more than {MOST_SETTLED:,} entries match",
-                    safe=NOTHING_CHANGED,
-                    todo="Select fewer, by their site, source or key.",
-                    field="all",
-                )
-            digest.update(repr((row["scope"], row["key"], row["number"], row["state"])).encode())
-            report.sites.add(Site(row["service"], row["site_id"]))
-            report.dag_ids.add(row["dag_id"])
+            else:
+                chosen.append(row)
+        if len(chosen) > MOST_SETTLED:
+            raise AssistantInputError(
+                f"more than {MOST_SETTLED:,} entries match",
+                safe=NOTHING_CHANGED,
+                todo="Select fewer, by their site, source or key.",
+                field="all",
+            )
         report.settled = len(chosen)
-        report.labels = [row["label"] for row in chosen[:LABELS]]
-        report.confirmation = f"{len(chosen)}-{digest.hexdigest()[:12]}"
+        report.labels = [row.label for row in chosen[:LABELS]]
+        report.sites = {site_of(row) for row in chosen}
+        report.dag_ids = {row.dag_id for row in chosen}
+        digest = hash_of(repr([(row.scope, row.key, row.number, row.state) for row in chosen]))
+        report.confirmation = f"{len(chosen)}-{digest[:12]}"
+        if confirmation is not None and confirmation != report.confirmation:
+            raise AssistantInputError(
+                f"the list has changed since it was shown: {counted(len(chosen), 'entry matches', 'entries match')} "
+                "now",
+                safe=NOTHING_CHANGED,
+                todo="Look at it again, then confirm.",
+                field="confirm",
+            )
         if confirmation is not None:
-            if confirmation != report.confirmation:
-                raise _changed(report.settled)
-            _write(connection, chosen, settled, remote_id, note, now)
+            values = {"state": _STATES[settled], "alive_until": None, "recorded_at": now, "error": note}
+            _write(connection, chosen, settled, values | ({"remote_id": remote_id} if remote_id else {}))
         return report
 
     return transaction(ledger.engine, change, writes=True)
 
 
 def _matching(
-    connection: sa.Connection, clock: Clock, selected: Filter, settled: Settled, now: datetime
-) -> Sequence[sa.RowMapping]:
-    """Return the selected attempts that can be settled so, locked until the end of the transaction."""
+    connection: sa.Connection, is_alive: sa.ColumnElement[bool], selected: Filter, settled: Settled
+) -> Iterator[sa.Row[Any]]:
+    """Yield the selected attempts that can be settled so, locked until the end of the transaction."""
     if settled == "removed":
         possible = sa.and_(_c.state == "created", _c.kind.in_(DOCUMENT_KINDS))
     else:
         possible = condition_of("unresolved") | condition_of("doubled")
-    is_alive = sa.func.coalesce(clock.is_alive(now), sa.false()).label("is_alive")
-    query = sa.select(attempts, is_alive).where(possible, *selected.conditions())
-    query = query.order_by(_c.scope, _c.key, _c.number).with_for_update(of=attempts)
-    return connection.execute(query).mappings().all()
+    columns = (_c.scope, _c.key, _c.number, _c.state, _c.service, _c.site_id, _c.kind, _c.dag_id, _c.label)
+    query = sa.select(*columns, sa.func.coalesce(is_alive, sa.false()).label("is_alive"))
+    query = query.where(possible, *selected.conditions()).order_by(_c.scope, _c.key, _c.number)
+    yield from connection.execute(query.with_for_update(of=attempts))
 
 
-def _reason_to_keep(row: sa.RowMapping, settled: Settled, remote_id: str | None) -> str | None:
-    if row["is_alive"]:
+def _reason_to_keep(row: sa.Row[Any], settled: Settled, remote_id: str | None) -> str | None:
+    if row.is_alive:
         return UNDER_WAY
-    if settled == "created" and row["kind"] == "chat" and not remote_id:
+    if settled == "created" and row.kind == "chat" and not remote_id:
         return NEEDS_ID
     return None
 
 
-def _changed(count: int) -> AssistantInputError:
-    return AssistantInputError(
-        f"the list has changed since it was shown: {counted(count, 'entry matches', 'entries match')} now",
-        safe=NOTHING_CHANGED,
-        todo="Look at it again, then confirm.",
-        field="confirm",
-    )
-
-
-def _write(
-    connection: sa.Connection,
-    rows: list[sa.RowMapping],
-    settled: Settled,
-    remote_id: str | None,
-    note: str,
-    now: datetime,
-) -> None:
-    values: dict[str, Any] = {"state": _STATES[settled], "alive_until": None, "recorded_at": now, "error": note}
-    if remote_id:
-        values["remote_id"] = remote_id
+def _write(connection: sa.Connection, chosen: list[sa.Row[Any]], settled: Settled, values: Mapping[str, Any]) -> None:
+    this = sa.update(attempts).where(given("scope", "key", "number"))
+    before = sa.update(attempts).where(given("scope", "key"), _c.number < sa.bindparam("of_number"))
     # One of the requests without an answer has created what was found.
     others = sa.case((_c.ambiguous > 1, _c.ambiguous - 1), else_=0)
-    keys = [{"of_scope": row["scope"], "of_key": row["key"], "of_number": row["number"]} for row in rows]
-    is_row = (
-        _c.scope == sa.bindparam("of_scope"),
-        _c.key == sa.bindparam("of_key"),
-        _c.number == sa.bindparam("of_number"),
-    )
-    for chunk in chunks(row for row, parameters in zip(keys, rows, strict=True) if parameters["state"] != "created"):
-        connection.execute(sa.update(attempts).where(*is_row).values(values | {"ambiguous": others}), chunk)
-    created = [keys_of for keys_of, row in zip(keys, rows, strict=True) if row["state"] == "created"]
+    of_unresolved = [this.values(**values, ambiguous=others)]
     if settled == "removed":
-        change = sa.update(attempts).where(*is_row).values(state="removed", recorded_at=now, error=note)
-        for chunk in chunks(created):
-            connection.execute(change, chunk)
-        return
-    # A created attempt stays. The attempts before it, which may have created something as well, are settled.
-    before = (
-        _c.scope == sa.bindparam("of_scope"),
-        _c.key == sa.bindparam("of_key"),
-        _c.number < sa.bindparam("of_number"),
-    )
-    earlier = sa.update(attempts).where(*before, _c.state.in_(UNRESOLVED)).values(values)
-    for chunk in chunks(created):
-        connection.execute(sa.update(attempts).where(*is_row).values(ambiguous=0), chunk)
-        connection.execute(earlier, chunk)
+        of_created = [this.values(**values)]
+    else:
+        # A created attempt stays. The attempts before it, which may have created something as well, are settled.
+        of_created = [this.values(ambiguous=0), before.where(_c.state.in_(UNRESOLVED)).values(values)]
+    for is_created, changes in ((False, of_unresolved), (True, of_created)):
+        rows = [
+            {"of_scope": row.scope, "of_key": row.key, "of_number": row.number}
+            for row in chosen
+            if (row.state == "created") == is_created
+        ]
+        for change in changes if rows else ():
+            connection.execute(change, rows)
 
 
 def rename(ledger: Ledger, old: str, new: str, *, site_id: str | None = None, dry_run: bool = False) -> int:
     """
-    Give a service another name in all attempts and tries.
+    Give a service another name in all attempts and tries, or only count them.
 
-    :param site_id: Only this site. Default: all.
-    :param dry_run: Whether to count only.
     :return: Number of attempts of the old name.
-    :raises AssistantInputError: A task is sending one of them, or both names have attempts of the same key; nothing was
-        changed.
+    :raises AssistantInputError: A task is sending one of them, or both names have attempts of the same key.
     """
 
+    def of(table: sa.Table) -> sa.ColumnElement[bool]:
+        is_old = table.c.service == old
+        return is_old if site_id is None else is_old & (table.c.site_id == site_id)
+
     def change(connection: sa.Connection) -> int:
-        of_site = [] if site_id is None else [_c.site_id == site_id]
-        is_old = sa.and_(_c.service == old, *of_site)
-        scopes = connection.execute(
-            sa.select(_c.scope, _c.service, _c.site_id, _c.kind, _c.namespace).where(is_old).distinct()
-        ).all()
-        count = connection.scalar(sa.select(sa.func.count()).select_from(attempts).where(is_old)) or 0
-        _check_still(connection, ledger.clock, is_old)
-        for row in scopes:
-            scope = scope_of(row)
-            target = Scope(Site(new, scope.site.site_id), scope.kind, scope.namespace)
+        is_alive = ledger.clock.is_alive(ledger.clock.read(connection))
+        alive = connection.scalar(sa.select(_c.label).where(of(attempts), is_alive).limit(1))
+        if alive is not None:
+            # The task could not record its outcome.
+            raise AssistantInputError(
+                f"a task may be sending entries of this name right now, such as {alive!r}",
+                safe=NOTHING_CHANGED,
+                todo="Wait until it has ended.",
+                field="old",
+            )
+        count = 0
+        columns = (_c.scope, _c.service, _c.site_id, _c.kind, _c.namespace)
+        scopes = sa.select(*columns, sa.func.count().label("entries")).where(of(attempts)).group_by(*columns)
+        for row in connection.execute(scopes).all():
+            count += row.entries
+            target = Scope(Site(new, row.site_id), row.kind, row.namespace)
             _check_free(connection, row.scope, target)
             if not dry_run:
                 change_scope = sa.update(attempts).where(_c.scope == row.scope)
                 connection.execute(change_scope.values(scope=target.id, service=new))
         if not dry_run:
-            of_tries = [tries.c.service == old]
-            if site_id is not None:
-                of_tries.append(tries.c.site_id == site_id)
-            connection.execute(sa.update(tries).where(*of_tries).values(service=new))
+            connection.execute(sa.update(tries).where(of(tries)).values(service=new))
         return count
 
     return transaction(ledger.engine, change, writes=True)
-
-
-def _check_still(connection: sa.Connection, clock: Clock, is_old: sa.ColumnElement[bool]) -> None:
-    """Refuse to rename what a task is sending: it could not record its outcome."""
-    is_alive = clock.is_alive(clock.read(connection))
-    label = connection.scalar(sa.select(_c.label).where(is_old, is_alive).limit(1))
-    if label is not None:
-        raise AssistantInputError(
-            f"a task may be sending entries of this name right now, such as {label!r}",
-            safe=NOTHING_CHANGED,
-            todo="Wait until it has ended.",
-            field="old",
-        )
 
 
 def _check_free(connection: sa.Connection, old_scope: str, target: Scope) -> None:
@@ -250,14 +214,12 @@ def _check_free(connection: sa.Connection, old_scope: str, target: Scope) -> Non
 
 def prune(ledger: Ledger, before: datetime, *, dry_run: bool = False) -> dict[str, int]:
     """
-    Delete old attempts and tries that are no longer needed.
+    Delete old attempts and tries that are no longer needed, or only count them.
 
     Documents on a site, ratings that were sent, and whatever may exist are kept regardless of age; an old rating
     keeps its key, so that it is not sent again, and loses its session and its request. The ledger remembers
     the time, so that no export replaces the rows of pruned days.
 
-    :param before: Timezone-aware.
-    :param dry_run: Whether to count only, without deleting.
     :return: Number of attempts by kind, and of ``tries``, that were, or would be, deleted.
     """
     is_over = _c.state.in_(("rejected", "failed", "removed"))

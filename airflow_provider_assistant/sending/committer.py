@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
 
 from airflow_provider_assistant.exceptions import AssistantLedgerError
 from airflow_provider_assistant.ledger import Claim, Outcome, ScopeLedger
 from airflow_provider_assistant.texts import counted
-
-T = TypeVar("T")
 
 # Renewals of the claims per lease: a lease survives three that fail.
 RENEWALS = 4
@@ -29,18 +26,18 @@ class Committer:
     of the other workers that wait: a transaction costs as much as ten of its rows.
 
     :param on_error: Called with the error when the ledger cannot be written. Nothing is claimed from then on.
+    :ivar unrecorded: Outcomes that are not in the ledger yet; at the end, those that it could not record.
+    :ivar has_failed: Whether nothing can be claimed any more.
     """
 
     def __init__(self, ledger: ScopeLedger, on_error: Callable[[AssistantLedgerError], None]) -> None:
         self.unrecorded: list[Outcome] = []
-        """Outcomes that the ledger could not record."""
+        self.has_failed = False
         self._ledger = ledger
         self._on_error = on_error
-        self._outcomes: list[Outcome] = []
         self._claims: list[tuple[Claim, asyncio.Future[bool]]] = []
         self._wakeup = asyncio.Event()
         self._is_stopped = False
-        self._has_failed = False
 
     async def claim(self, claim: Claim) -> bool:
         """
@@ -48,7 +45,7 @@ class Committer:
 
         :return: Whether it is claimed. If not, another task was first, or the ledger cannot be written.
         """
-        if self._has_failed or self._is_stopped:
+        if self.has_failed:
             return False
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._claims.append((claim, answer))
@@ -57,94 +54,73 @@ class Committer:
 
     def record(self, outcome: Outcome) -> None:
         """Record an outcome with the next transaction."""
-        self._outcomes.append(outcome)
+        self.unrecorded.append(outcome)
         self._wakeup.set()
 
     def stop(self) -> None:
-        """End :meth:`run` once everything is written."""
+        """End :meth:`run` once everything is written. No worker may wait for a claim."""
         self._is_stopped = True
         self._wakeup.set()
 
     async def run(self) -> None:
-        """
-        Write until :meth:`stop` is called, and renew the claims.
-
-        :raises BaseException: Another error than that of a ledger. Nothing is claimed from then on.
-        """
+        """Write until :meth:`stop` is called, and renew the claims."""
         seconds = self._ledger.clock.lease.total_seconds() / RENEWALS
-        now = asyncio.get_running_loop().time
-        next_renewal = now() + seconds
-        with ThreadPoolExecutor(1, "ledger") as thread, self._answering_claims():
-            while True:
-                try:
-                    async with asyncio.timeout_at(next_renewal):
-                        await self._wakeup.wait()
-                except TimeoutError:
-                    pass
-                self._wakeup.clear()
-                if now() >= next_renewal:
-                    next_renewal = now() + seconds
-                    await self._renew(thread)
-                if self._claims or (self._outcomes and not self._has_failed):
-                    await self._write(thread)
-                if self._is_stopped and not self._claims:
-                    break
-            # The last try: the ledger may be back.
-            if self._outcomes:
-                await self._write(thread)
-        self.unrecorded = self._outcomes
-
-    @contextlib.contextmanager
-    def _answering_claims(self) -> Iterator[None]:
-        """Claim nothing after an unexpected error, so that no worker waits for ever."""
+        loop = asyncio.get_running_loop()
+        next_renewal = loop.time() + seconds
         try:
-            yield
-        except BaseException:
-            self._has_failed = True
-            self._claims = self._refuse(self._claims)
-            raise
+            with ThreadPoolExecutor(1, "ledger") as thread:
+                while not self._is_stopped:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout_at(next_renewal):
+                            await self._wakeup.wait()
+                    self._wakeup.clear()
+                    if loop.time() >= next_renewal:
+                        next_renewal = loop.time() + seconds
+                        await self._renew(thread)
+                    if not self.has_failed:
+                        await self._write(thread)
+                # The last try: the ledger may be back.
+                await self._write(thread)
+        finally:
+            # After an unexpected error, no worker waits for ever.
+            self._claim_nothing()
 
     async def _renew(self, thread: ThreadPoolExecutor) -> None:
         try:
-            await _in(thread, self._ledger.renew)
+            await asyncio.get_running_loop().run_in_executor(thread, self._ledger.renew)
         except AssistantLedgerError as error:
             log.warning("The claims of this task cannot be renewed now: %s", error)
 
     async def _write(self, thread: ThreadPoolExecutor) -> None:
-        outcomes, claims = self._outcomes, self._claims
-        self._outcomes, self._claims = [], []
-        if self._has_failed:
-            claims = self._refuse(claims)
+        outcomes, waiting = self.unrecorded, self._claims
+        self.unrecorded, self._claims = [], []
+        claims = [claim for claim, answer in waiting if not answer.done()]
+        if not outcomes and not claims:
+            return
         won: set[str] = set()
         try:
-            won = await _in(thread, self._ledger.commit, outcomes, [claim for claim, _answer in claims])
+            loop = asyncio.get_running_loop()
+            won = await loop.run_in_executor(thread, self._ledger.commit, outcomes, claims)
         except AssistantLedgerError as error:
-            self._outcomes[:0] = outcomes
-            if not self._has_failed:
-                self._has_failed = True
-                self._on_error(error)
-            else:
+            self.unrecorded[:0] = outcomes
+            if self.has_failed:
                 log.error("%s cannot be recorded: %s", counted(len(outcomes), "last outcome"), error)  # noqa: TRY400
+            else:
+                self._claim_nothing()
+                self._on_error(error)
         finally:
-            for claim, answer in claims:
-                if not answer.done():
-                    answer.set_result(claim.key in won)
+            _answer(waiting, won)
 
-    @staticmethod
-    def _refuse(claims: list[tuple[Claim, asyncio.Future[bool]]]) -> list[Any]:
-        for _claim, answer in claims:
-            if not answer.done():
-                answer.set_result(False)
-        return []
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether the ledger could not be written."""
-        return self._has_failed
+    def _claim_nothing(self) -> None:
+        self.has_failed = True
+        _answer(self._claims, set())
+        self._claims = []
 
 
-async def _in(thread: ThreadPoolExecutor, work: Callable[..., T], *arguments: Any) -> T:
-    return await asyncio.get_running_loop().run_in_executor(thread, work, *arguments)
+def _answer(claims: list[tuple[Claim, asyncio.Future[bool]]], won: set[str]) -> None:
+    for claim, answer in claims:
+        if not answer.done():
+            answer.set_result(claim.key in won)
 
 
 async def finished(task: asyncio.Task[None]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
 
 from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.client.cancellation import GRACE, CancellableRunner
@@ -27,6 +28,7 @@ from airflow_provider_assistant.sending.decide import Item, NotSentError, outcom
 
 # Consecutive rows that fail, after which the circuit breaker opens; at least max_concurrency.
 BREAKER = 25
+STOPPED = "not sent: the task had stopped"
 
 
 class Sender:
@@ -95,7 +97,7 @@ class Sender:
         committing = asyncio.create_task(self._committer.run())
         try:
             await for_each(
-                _Claimed(items, self),
+                _Claimed(items, self._committer, self.breaker, self._failed, self._on_lost),
                 self._send,
                 max_concurrency=self._client.settings.max_concurrency,
                 breaker=self.breaker,
@@ -130,35 +132,29 @@ class Sender:
 
     def _stop(self, _error: AssistantError) -> None:
         """Send no further rows; requests in flight may finish."""
-        self._client.throttle.stop(NotSentError("not sent: the task had stopped"))
-
-    async def next_claimed(self, items: Iterator[Item]) -> Item | None:
-        """Claim the next row and return it; None if there is none, or nothing may be sent any more."""
-        for item in items:
-            if self._is_stopped():
-                return None
-            is_claimed = await self._committer.claim(item.claim)
-            if is_claimed and not self._is_stopped():
-                return item
-            if is_claimed:
-                self._failed(item, NotSentError("not sent: the task had stopped"))
-            elif not self._committer.has_failed:
-                self._on_lost(item)
-        return None
-
-    def _is_stopped(self) -> bool:
-        return self.breaker.is_open
+        self._client.throttle.stop(NotSentError(STOPPED))
 
 
+@dataclass
 class _Claimed(AsyncIterator[Item]):
-    """The claimed rows, for workers that ask for one at a time."""
+    """The claimed rows, for workers that ask for one at a time, until nothing may be sent any more."""
 
-    def __init__(self, items: Iterator[Item], sender: Sender) -> None:
-        self._items = items
-        self._sender = sender
+    items: Iterator[Item]
+    committer: Committer
+    breaker: CircuitBreaker
+    on_error: Callable[[Item, AssistantError], None]
+    on_lost: Callable[[Item], None]
 
     async def __anext__(self) -> Item:
-        item = await self._sender.next_claimed(self._items)
-        if item is None:
-            raise StopAsyncIteration
-        return item
+        for item in self.items:
+            is_claimed = await self.committer.claim(item.claim)
+            is_over = self.breaker.is_open or self.committer.has_failed
+            if is_claimed and not is_over:
+                return item
+            if is_claimed:
+                self.on_error(item, NotSentError(STOPPED))
+            elif not self.committer.has_failed:
+                self.on_lost(item)
+            if is_over:
+                break
+        raise StopAsyncIteration

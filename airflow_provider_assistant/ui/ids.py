@@ -25,7 +25,7 @@ def parse_id(text: str) -> AttemptId:
     :raises ValueError: It is not an id of an attempt.
     """
     try:
-        scope, key, number = strict_json.loads(base64.urlsafe_b64decode(text.encode()))
+        scope, key, number = strict_json.read(base64.urlsafe_b64decode(text.encode())).value
         return str(scope), str(key), int(number)
     except (ValueError, TypeError) as error:
         raise ValueError("not an id of an attempt") from error

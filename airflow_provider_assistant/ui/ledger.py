@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from airflow_provider_assistant.exceptions import AssistantLedgerError
-from airflow_provider_assistant.ledger import location_of
+from airflow_provider_assistant.ledger import ledger_conn_id
 from airflow_provider_assistant.ledger.location import airflow_home, engine_at
 from airflow_provider_assistant.ledger.schema import ledger_info
 from airflow_provider_assistant.ledger.store import VERSION
@@ -73,16 +73,16 @@ def opened_engine() -> Iterator[sa.Engine]:
 
     :raises UnavailableError: There is no such database.
     """
-    location = location_of()
+    conn_id = ledger_conn_id()
     name = _name()
-    if not location.conn_id and not (airflow_home() / DEFAULT_FILE).is_file():
+    if not conn_id and not (airflow_home() / DEFAULT_FILE).is_file():
         raise UnavailableError(
             "no_ledger",
             f"This API server has no ledger: {DEFAULT_FILE} does not exist in its AIRFLOW_HOME. If no task of this "
             f"package has run yet, run one. If tasks run on other machines: {SET_LEDGER}",
         )
     try:
-        engine = engine_at(location)
+        engine = engine_at(conn_id)
     except Exception as error:
         # Providers raise any exception. Messages may contain parts of the connection.
         cause = type(error.__cause__ or error).__name__
@@ -103,7 +103,7 @@ def opened_engine() -> Iterator[sa.Engine]:
 
 
 def _name() -> str:
-    return location_of().conn_id or DEFAULT_FILE
+    return ledger_conn_id() or DEFAULT_FILE
 
 
 def _limit_connect(dialect: sa.Dialect, _connection_record: Any, _arguments: Any, parameters: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -115,7 +116,7 @@ def load(
 
     :param source: The ``source`` of an operator.
     :param service: The service.
-    :param ledger: The ledger, or None for one in memory.
+    :param ledger: The ledger, or None for one in a temporary file.
     :param concurrency: Maximum number of requests in flight.
     :param seconds: Stop after this time in seconds.
     :param api_key: API key, by which the service distinguishes loads.
@@ -126,7 +127,9 @@ def load(
 
     async def run() -> LoadCounts:
         with contextlib.ExitStack() as stack:
-            kept = ledger or stack.enter_context(Ledger.in_memory())
+            kept = ledger or stack.enter_context(
+                sqlite_ledger(Path(stack.enter_context(tempfile.TemporaryDirectory())))
+            )
             attempts = stack.enter_context(kept.of(scope_of(scope or uuid.uuid4().hex), "bench", RUN))
             findings = stack.enter_context(FindingsFile(Path("/dev/null"), always=False))
             options = LoadOptions(on_missing="ignore" if partial else "list")

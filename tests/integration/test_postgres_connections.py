@@ -16,7 +16,8 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.lake.postgres import load, postgres_engine
 from airflow_provider_assistant.lake.warehouse import days_to_load
-from airflow_provider_assistant.ledger import Claim, Ledger, LedgerLocation, Outcome, RunRef, Scope, Site, queries
+from airflow_provider_assistant.ledger import Claim, Ledger, Outcome, RunRef, Scope, Site, queries
+from airflow_provider_assistant.ledger.location import engine_at
 from tests.live.pgbouncer import pgbouncer, program
 from tests.live.postgres import USER, PostgresServer
 from tests.proxies import certificate
@@ -50,7 +51,7 @@ def connect(server, monkeypatch):
             "extra": {"sqlalchemy_scheme": driver, **dict(extra)},
         }
         monkeypatch.setenv("AIRFLOW_CONN_TEAM", json.dumps(value))
-        return LedgerLocation("team")
+        return "team"
 
     return defined
 
@@ -65,7 +66,7 @@ IS_ENCRYPTED = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
 
 def refused(location, kind=AssistantLedgerError):
     with pytest.raises(kind) as caught:
-        Ledger.open(location)
+        Ledger(engine_at(location))
     assert "connection 'team'" in str(caught.value)
     assert "Nothing was sent" in str(caught.value)
     return str(caught.value)
@@ -94,11 +95,11 @@ def test_settings_of_libpq_are_honoured_or_refused_by_name(server, connect, tmp_
             ({"sslmode": "require", "connect_timeout": 5, "keepalives_idle": "30"}, True),
             ({"sslmode": "disable", "target_session_attrs": "read-write", "client_encoding": "UTF-8"}, False),
         ):
-            with Ledger.open(connect(extra, driver=driver)) as ledger:
+            with Ledger(engine_at(connect(extra, driver=driver))) as ledger:
                 assert scalar(ledger.engine, IS_ENCRYPTED) is encrypted
             assert scalar(postgres_engine("team"), IS_ENCRYPTED) is encrypted
         extra = {"options": "-csearch_path=team -cclient_encoding=latin1", "application_name": "nightly"}
-        with Ledger.open(connect(extra, driver=driver)) as ledger:
+        with Ledger(engine_at(connect(extra, driver=driver))) as ledger:
             assert scalar(ledger.engine, "SELECT 'assistant_tries'::regclass::oid = 'team.assistant_tries'::regclass")
             assert scalar(ledger.engine, "SELECT current_setting('application_name')") == "nightly"
             assert scalar(ledger.engine, "SELECT current_setting('client_encoding')") == "UTF8"
@@ -110,12 +111,12 @@ def test_settings_of_libpq_are_honoured_or_refused_by_name(server, connect, tmp_
             ({"connect_timeout": "soon"}, "soon.*Correct or remove this setting"),
         ):
             connect(extra, driver=driver)
-            for message in (refused(LedgerLocation("team")), warehouse_refused()):
+            for message in (refused("team"), warehouse_refused()):
                 assert_matches(text, message)
         for extra in ({"client_encoding": "latin1"}, {"autocommit": True}, {"cursor_factory": "x"}):
             (name,) = extra
             connect(extra, driver=driver)
-            for message in (refused(LedgerLocation("team")), warehouse_refused(AssistantInputError)):
+            for message in (refused("team"), warehouse_refused(AssistantInputError)):
                 assert f"settings that are not supported: '{name}'" in message
 
 
@@ -140,16 +141,16 @@ def test_databases_that_cannot_be_a_ledger(server, connect):
     assert_matches(
         "permission denied for schema public.*ledger list", refused(connect(login="plain", database="granted"))
     )
-    Ledger.open(connect(database="granted")).close()
+    Ledger(engine_at(connect(database="granted"))).close()
     server.run_sql("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO plain", "granted")
-    with Ledger.open(connect(login="plain", database="granted")) as ledger:
+    with Ledger(engine_at(connect(login="plain", database="granted"))) as ledger:
         work(ledger, 0)
     read_only = {"options": "-cdefault_transaction_read_only=on"}
-    with Ledger.open(connect(read_only, database="granted")) as ledger:
+    with Ledger(engine_at(connect(read_only, database="granted"))) as ledger:
         with pytest.raises(AssistantLedgerError, match=r"read-only.*target_session_attrs", check=is_final):
             work(ledger, 1)
     server.run_sql("ALTER TABLE assistant_attempts RENAME COLUMN content_hash TO content", "granted")
-    with Ledger.open(connect(database="granted")) as ledger:
+    with Ledger(engine_at(connect(database="granted"))) as ledger:
         with pytest.raises(AssistantLedgerError, match=r"content_hash.*changed by hand", check=is_final):
             work(ledger, 2)
 
@@ -184,7 +185,7 @@ def test_ledger_and_warehouse_behind_pgbouncer(server, connect, tmp_path, driver
             numbers = count()
 
             def loads(location=location, mode=mode, numbers=numbers):
-                with Ledger.open(location) as ledger:
+                with Ledger(engine_at(location)) as ledger:
                     assert len(work(ledger, f"{mode} {next(numbers)}", groups=20)) == 80
 
             # In session mode, a client that waits for one of the two sessions would wait for the others to end.
@@ -193,7 +194,7 @@ def test_ledger_and_warehouse_behind_pgbouncer(server, connect, tmp_path, driver
                 days = days_to_load(str(tmp_path / "lake"), None)
                 load(postgres_engine("team"), "assistant", str(tmp_path / "lake"), days)
                 assert scalar(postgres_engine("team"), "SELECT value FROM assistant.statistics") == 1
-            words = "PgBouncer does not pass a setting.*ALTER ROLE"
+            words = "PgBouncer does not pass this setting.*ALTER ROLE"
             connect({"options": "-csearch_path=team"}, driver=driver, database=database, port=port)
             assert_matches(words, refused(location))
     if driver == DRIVERS[1]:

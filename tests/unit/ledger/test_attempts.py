@@ -13,6 +13,7 @@ from airflow_provider_assistant.exceptions import AssistantLedgerError
 from airflow_provider_assistant.ledger import Ledger, Outcome, RunRef, Scope, Site, hash_of, queries
 from airflow_provider_assistant.ledger.clock import configured
 from airflow_provider_assistant.ledger.schema import attempts as table
+from airflow_provider_assistant.ledger.schema import ledger_info
 from tests.task_runs.finals import is_final
 from tests.unit.ledger.attempts import attempt, claim, created, states
 from tests.unit.ledger.outage import away
@@ -168,6 +169,17 @@ def test_generated_orders_of_claims_and_outcomes(scoped, clock, seed):
             attempts.renew()
     found = {one.number: one.state for one in tasks[0].known([hash_of("a")]).get(hash_of("a"), ())}
     assert found == {number: outcome.state if outcome else "claimed" for (_, number), outcome in held.items()}
+
+
+def test_workers_that_open_a_new_ledger_at_once_create_one(database):
+    engines = [database() for _ in range(8)]
+    threads = [threading.Thread(target=Ledger, args=(engine,)) for engine in engines]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with engines[0].connect() as connection:
+        assert connection.scalar(sa.select(sa.func.count()).select_from(ledger_info)) == 1
 
 
 def test_many_tasks_that_claim_the_same_keys_do_not_block_each_other(database):

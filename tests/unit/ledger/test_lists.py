@@ -221,6 +221,7 @@ class TestUpkeep:
         assert prune(ledger, before, dry_run=True) == expected
         assert prune(ledger, before) == expected
         left = ledger.read(queries.entries, ledger.clock, Filter())
+        # A rating loses its label.
         assert {row["label"] for row in left.rows} == {"created", "ambiguous", "claimed", "", "new"}
         assert ledger.read(queries.pruned_before) == before
         prune(ledger, before - timedelta(days=1))

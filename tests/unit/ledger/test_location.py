@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import configparser
 import re
-import shlex
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +10,7 @@ import sqlalchemy as sa
 from airflow.providers.common.compat.sdk import BaseHook, Connection
 
 from airflow_provider_assistant.exceptions import AssistantLedgerError
-from airflow_provider_assistant.ledger import Ledger, LedgerLocation, check_location, location_of
+from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.location import CONFIGURED, CONTAINER_VARIABLES
 from tests.task_runs.finals import is_final
 
@@ -24,9 +22,9 @@ def cluster(monkeypatch):
     monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", "CeleryExecutor")
 
 
-def refused(location=None):
+def refused():
     with pytest.raises(AssistantLedgerError, check=is_final) as caught:
-        Ledger.open(location)
+        Ledger.open()
     return str(caught.value)
 
 
@@ -42,9 +40,10 @@ def test_connections_that_cannot_be_used_are_refused_with_what_to_do(ledger_home
         f'{{"conn_type": "generic", "password": "{secret}"}}': "it cannot be used for SQL",
         query: "it cannot be used for SQL",
     }
+    monkeypatch.setenv(CONN_ID, "team")
     for value, words in values.items():
         monkeypatch.setenv("AIRFLOW_CONN_TEAM", value)
-        message = refused(LedgerLocation("team"))
+        message = refused()
         assert f"connection 'team', from {CONFIGURED}: " in message
         assert words in message
         assert "Nothing was sent" in message
@@ -59,17 +58,11 @@ def test_a_file_is_refused_with_what_to_set(ledger_home, cluster):
     assert list(ledger_home.iterdir()) == []
 
 
-def test_what_to_set_can_be_pasted(ledger_home, cluster, caplog):
+def test_what_to_set_can_be_pasted(ledger_home, cluster):
     message = refused()
-    _, options, _, command = caplog.records[-1].getMessage().split("\n\n")
-    configured = configparser.ConfigParser()
-    configured.read_string(options)
-    conn_id = configured["assistant"]["ledger_conn_id"]
-    *words, uri = shlex.split(command)
-    assert words == ["airflow", "connections", "add", conn_id, "--conn-uri"]
+    conn_id, name, uri = re.search(rf"{CONN_ID}=(\S+) and AIRFLOW_CONN_(\w+)=(\S+) ", message).groups()
+    assert name == conn_id.upper()
     assert Connection.from_uri(uri, conn_id=conn_id).conn_type == "postgres"
-    assert f"{CONN_ID}={conn_id} " in message
-    assert f"AIRFLOW_CONN_{conn_id.upper()}={uri} " in message
     section, option, value = re.search(r"\[(\w+)\] (\w+) = (\w+)", message).groups()
     assert f"AIRFLOW__{section}__{option}".upper() == SHARED
     assert value == "True"
@@ -84,28 +77,26 @@ def test_a_file_is_refused_in_a_container_for_one_task(variable, ledger_home, mo
 
 def test_a_file_may_be_shared(ledger_home, cluster, monkeypatch):
     monkeypatch.setenv(SHARED, "True")
-    check_location(location_of())
     Ledger.open().close()
     assert (ledger_home / "assistant_ledger.db").is_file()
 
 
 def test_sqlite_behind_a_connection_is_a_file_too(ledger_home, cluster, tmp_path, monkeypatch):
     monkeypatch.setenv("AIRFLOW_CONN_TEAM", f"sqlite:///{tmp_path}/team.db")
-    location = LedgerLocation("team", "the extra of connection 'tenant_b'")
-    check_location(location)
-    message = refused(location)
-    assert f"{tmp_path}/team.db (connection 'team', from the extra of connection 'tenant_b')" in message
+    monkeypatch.setenv(CONN_ID, "team")
+    assert f"{tmp_path}/team.db (connection 'team', from {CONFIGURED})" in refused()
     assert not (tmp_path / "team.db").exists()
     monkeypatch.setenv(SHARED, "True")
-    Ledger.open(location).close()
+    Ledger.open().close()
     assert (tmp_path / "team.db").exists()
 
 
 def test_a_server_is_not_refused(ledger_home, cluster, monkeypatch):
     monkeypatch.setenv("AIRFLOW_CONN_TEAM", "postgresql://me:sesame-1234@127.0.0.1:1/none?connect_timeout=1")
+    monkeypatch.setenv(CONN_ID, "team")
     monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda _: None))
     with pytest.raises(Exception, match="cannot be opened") as caught:
-        Ledger.open(LedgerLocation("team"))
+        Ledger.open()
     assert caught.value.retryable
 
 
@@ -114,10 +105,11 @@ def test_other_databases_are_refused_by_name(monkeypatch):
         def get_sqlalchemy_engine(self):
             return sa.create_mock_engine("mysql://", lambda *_: None)
 
+    monkeypatch.setenv(CONN_ID, "team")
     monkeypatch.setattr(BaseHook, "get_hook", lambda _: MySqlHook())
     text = r"cannot use mysql \(connection 'team'.*Nothing was sent. Only SQLite and PostgreSQL are supported"
     with pytest.raises(AssistantLedgerError, match=text):
-        Ledger.open(LedgerLocation("team"))
+        Ledger.open()
 
 
 def test_a_task_that_only_records_goes_on(ledger_home, cluster, caplog):
@@ -135,5 +127,6 @@ def test_the_file_is_logged_once(ledger_home, caplog, monkeypatch, tmp_path):
     assert str(ledger_home / "assistant_ledger.db") in caplog.text
     caplog.clear()
     monkeypatch.setenv("AIRFLOW_CONN_TEAM", f"sqlite:///{tmp_path}/team.db")
-    Ledger.open(LedgerLocation("team")).close()
+    monkeypatch.setenv(CONN_ID, "team")
+    Ledger.open().close()
     assert "on this machine" not in caplog.text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 import sqlite3
 from contextlib import closing
 
@@ -13,7 +12,6 @@ from airflow_provider_assistant.exceptions import AssistantLedgerError
 from airflow_provider_assistant.ledger import (
     Filter,
     Ledger,
-    LedgerLocation,
     RunRef,
     Scope,
     Site,
@@ -49,7 +47,8 @@ def use(path):
 @pytest.mark.parametrize("extra", ["", "?timeout=7"])
 def test_a_connection_has_the_settings_of_the_default_file(tmp_path, monkeypatch, extra):
     monkeypatch.setenv("AIRFLOW_CONN_TEAM", f"sqlite:///{tmp_path}/team.db{extra}")
-    with Ledger.open(LedgerLocation("team")) as ledger, ledger.engine.connect() as connection:
+    monkeypatch.setenv("AIRFLOW__ASSISTANT__LEDGER_CONN_ID", "team")
+    with Ledger.open() as ledger, ledger.engine.connect() as connection:
         found = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")]
         assert found == ["wal", 2]
         if "__extra__" in ledger.engine.url.query:
@@ -72,22 +71,10 @@ def _dropped(path):
         connection.executescript("DROP TABLE assistant_attempts")
 
 
-def _copied_without_log(path):
-    """As a file copy of a new ledger that a load is writing to."""
-    path.unlink()
-    with closing(sqlite3.connect(path)) as live:
-        live.execute("PRAGMA journal_mode=WAL")
-        live.execute("CREATE TABLE assistant_attempts (key)")
-        shutil.copyfile(path, path.with_name("copy"))
-    path.unlink()
-    path.with_name("copy").rename(path)
-
-
 BROKEN = {
     "another application": (lambda path: path.unlink() or _application(path), "another application.*customers, orders"),
     "a renamed column": (_renamed, "content_hash.*changed by hand"),
     "a dropped table": (_dropped, "assistant_attempts.*changed by hand"),
-    "a copy without its log": (_copied_without_log, "copied without its file -wal"),
     "text": (lambda path: path.write_text("key,question\n" * 500), "not a SQLite database"),
     "a truncated header": (lambda path: path.write_bytes(b"SQLite format 3\0" + b"\1" * 200), "not a SQLite database"),
     "a truncated file": (lambda path: path.write_bytes(path.read_bytes()[:9000]), "damaged"),
@@ -98,7 +85,6 @@ BROKEN = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_files_that_are_no_ledger_are_refused_with_what_to_do(name, file, monkeypatch):
-    monkeypatch.setattr("airflow_provider_assistant.ledger.sqlite_file.CREATION_SECONDS", 0.2)
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
     change, words = BROKEN[name]
     change(file)
@@ -108,7 +94,7 @@ def test_files_that_are_no_ledger_are_refused_with_what_to_do(name, file, monkey
     text = str(caught.value)
     assert str(file) in text
     assert "a retry cannot correct this" in text
-    if name in {"another application", "a copy without its log", "text"}:
+    if name in {"another application", "text"}:
         assert file.read_bytes() == content
 
 
@@ -120,7 +106,6 @@ def test_an_empty_file_becomes_a_ledger(tmp_path, caplog):
 
 
 def test_damage_at_any_place_is_an_error_of_the_ledger_or_without_effect(file, monkeypatch):
-    monkeypatch.setattr("airflow_provider_assistant.ledger.sqlite_file.CREATION_SECONDS", 0.0)
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
     whole = file.read_bytes()
     randomness = random.Random(17)

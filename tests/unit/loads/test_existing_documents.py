@@ -13,7 +13,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantIncompleteError,
     AssistantInputError,
 )
-from airflow_provider_assistant.ledger import Claim, Ledger, RunRef, Scope
+from airflow_provider_assistant.ledger import Claim, Ledger, RunRef, Scope, sqlite_engine
 from airflow_provider_assistant.loading import load as engine
 from airflow_provider_assistant.operators.documents import (
     AssistantLoadQAOperator,
@@ -198,7 +198,7 @@ def test_a_409_after_other_content_was_lost_settles_nothing(connect_to, tmp_path
         with pytest.raises(AssistantIncompleteError):
             operator_of("qa", 1, tmp_path).execute(task_context())
         # Another program creates the new content.
-        with Ledger.in_memory() as other, pytest.MonkeyPatch.context() as patch:
+        with Ledger(sqlite_engine(tmp_path / "other.db")) as other, pytest.MonkeyPatch.context() as patch:
             patch.setattr(Ledger, "open", lambda *_: other)
             operator_of("qa", 1, tmp_path, "new content").execute(task_context())
         with pytest.raises(AssistantInputError):

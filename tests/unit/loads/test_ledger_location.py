@@ -30,8 +30,7 @@ from tests.live.clients import local_request
 from tests.task_runs.context import task_context
 from tests.task_runs.finals import is_final
 
-EXECUTOR = "AIRFLOW__CORE__EXECUTOR"
-CONN_ID, SHARED = "AIRFLOW__ASSISTANT__LEDGER_CONN_ID", "AIRFLOW__ASSISTANT__LEDGER_FILE_IS_SHARED"
+CONN_ID = "AIRFLOW__ASSISTANT__LEDGER_CONN_ID"
 QA = [{"title": "Refunds", "question": "Refunds?", "answer": "In five days.", "category": "faq"}]
 CHAT = {"session_id": "s", "message": "Anything?"}
 QUESTIONS = {"source": [{"message": "Anything?"}], "output_path": "{folder}/answers.parquet", "poll_interval": 0.1}
@@ -57,7 +56,7 @@ TASKS = {
 
 @pytest.fixture
 def cluster(monkeypatch):
-    monkeypatch.setenv(EXECUTOR, "LocalExecutor,CeleryExecutor")
+    monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", "LocalExecutor,CeleryExecutor")
 
 
 @pytest.fixture
@@ -98,9 +97,6 @@ def execute(kind, **arguments):
         return deferred.trigger
 
 
-# -- the guard -------------------------------------------------------------------------------------
-
-
 @pytest.mark.promise("ledger", "A task that needs the ledger sends nothing if its workers do not share one.")
 @pytest.mark.parametrize("name", TASKS)
 def test_no_request_is_sent_with_a_ledger_per_machine(name, service, connection, cluster, task):
@@ -110,14 +106,6 @@ def test_no_request_is_sent_with_a_ledger_per_machine(name, service, connection,
         execute(kind, **arguments)
     assert "LEDGER_CONN_ID" in caught.value.todo
     assert service.seen() == before
-
-
-@pytest.mark.parametrize("name", ["qa", "export of loads"])
-def test_a_file_that_is_shared_is_used(name, service, connection, cluster, task, ledger_home, monkeypatch):
-    monkeypatch.setenv(SHARED, "True")
-    kind, arguments = task(name)
-    execute(kind, **arguments)
-    assert (ledger_home / "assistant_ledger.db").is_file()
 
 
 RECORDING = ("qa", "files", "batch", "deferrable batch", "submit", "chat", "rate", "rate many")
@@ -137,21 +125,6 @@ def test_all_tasks_use_the_ledger_of_the_configuration(
     kind, arguments = task("export of loads")
     assert execute(kind, **arguments)["rows"] == (name in {"qa", "files"})
     assert not (ledger_home / "assistant_ledger.db").exists()
-
-
-@pytest.mark.parametrize("name", ["submit", "export of loads"])
-def test_an_error_names_where_the_connection_comes_from(name, service, connection, task, monkeypatch):
-    monkeypatch.setenv(CONN_ID, "gone")
-    kind, arguments = task(name)
-    before = service.seen()
-    with pytest.raises(
-        AssistantLedgerError, match=r"'gone', from \[assistant\] ledger_conn_id: it does not", check=is_final
-    ):
-        execute(kind, **arguments)
-    assert service.seen() == before
-
-
-# -- exports ---------------------------------------------------------------------------------------
 
 
 def test_an_export_of_all_sites_needs_no_connection(ledger_home, task):

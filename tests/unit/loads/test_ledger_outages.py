@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import sqlalchemy as sa
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_assistant.exceptions import AssistantLedgerError
 from airflow_provider_assistant.ledger import Ledger
-from airflow_provider_assistant.ledger.database import SQLITE_ATTEMPTS
+from airflow_provider_assistant.ledger.database import ATTEMPTS
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
@@ -18,6 +20,12 @@ from tests.live.clients import local_request
 from tests.task_runs.context import task_context
 from tests.unit.ledger.outage import away
 from tests.unit.loads.loads import in_flight
+
+
+@pytest.fixture(autouse=True)
+def no_waits(monkeypatch):
+    """Repeat what the database refused without a pause."""
+    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda _: None))
 
 
 def submit():
@@ -55,13 +63,13 @@ def test_a_sensor_returns_its_answer_while_the_ledger_is_locked(asked, caplog):
     with away(sa.Engine, "UPDATE assistant_attempts") as outage:
         answer = sensor.execute(task_context("ask"))
     assert (answer["request_id"], answer["state"]) == (asked, "complete")
-    assert len(outage.failed) == SQLITE_ATTEMPTS
+    assert len(outage.failed) == ATTEMPTS
     assert "is not recorded" in caplog.text
 
 
 @pytest.mark.parametrize("begins", ["UPDATE assistant_attempts"])
 def test_a_submission_that_is_recorded_late_is_taken_up_by_a_retry(begins, service, connection):
-    with away(sa.Engine, begins, when=lambda: service.posts() == 1, times=SQLITE_ATTEMPTS) as outage:
+    with away(sa.Engine, begins, when=lambda: service.posts() == 1, times=ATTEMPTS) as outage:
         first = submit()
     assert outage.failed
     assert submit()["request_id"] == first["request_id"]
@@ -71,7 +79,7 @@ def test_a_submission_that_is_recorded_late_is_taken_up_by_a_retry(begins, servi
 def test_a_locked_ledger_is_retried_by_airflow(service, connection, run_operator):
     Ledger.open().close()
     rating = {"session_id": "s", "request_id": "r", "feedback": "good"}
-    with away(sa.Engine, "SELECT assistant_attempts", times=SQLITE_ATTEMPTS):
+    with away(sa.Engine, "SELECT assistant_attempts", times=ATTEMPTS):
         run = run_operator(AssistantFeedbackOperator, retries=1, **rating)
     assert run.tries() == 2
     assert not isinstance(run.error, AssistantLedgerError)
@@ -81,7 +89,6 @@ def test_a_locked_ledger_is_retried_by_airflow(service, connection, run_operator
 @pytest.mark.parametrize(("most", "first"), [(1, 6), (5, 2)])
 def test_a_retry_sends_no_row_that_a_load_created_during_an_outage(most, first, service, connection, monkeypatch):
     """The outcomes of a group of rows are recorded when the load ends, if they could not be recorded before."""
-    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
     monkeypatch.setattr(sender, "GRACE", 60.0)  # the requests in flight are answered, however slow the machine is
     rows = [{"title": f"T{number}", "question": "Q?", "answer": "A.", "category": "c"} for number in range(12)]
 
@@ -89,7 +96,7 @@ def test_a_retry_sends_no_row_that_a_load_created_during_an_outage(most, first, 
         with in_flight(most):
             return AssistantLoadQAOperator(task_id="load", source=rows).execute(task_context("ask"))
 
-    outage = away(sa.Engine, "INSERT", "UPDATE", when=lambda: service.posts() >= first, times=SQLITE_ATTEMPTS)
+    outage = away(sa.Engine, "INSERT", "UPDATE", when=lambda: service.posts() >= first, times=ATTEMPTS)
     with outage, pytest.raises(AssistantLedgerError, match="A retry of the task") as caught:
         load()
     assert not isinstance(caught.value, AirflowFailException)
