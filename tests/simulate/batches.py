@@ -27,6 +27,8 @@ from tests.simulate.world import CLEARED, FAULTS, TRIES, Ended, Try, World, answ
 # These errors concern every question, rating or site.
 SITE_WIDE = {401, 403, 404, 429}
 LONG_WAIT = 1e6
+# Outcomes of ratings that were to be sent.
+SENT = ("sent", "already_sent", "repeated", "failed")
 
 
 @dataclass
@@ -235,20 +237,19 @@ class RateMany(Operation):
         counts = getattr(ended.task, "_counts", None)
         if counts is None:
             return
+        outcomes = counts.outcomes
         if attempt.ledger_away is None or ended.sent:
-            assert counts.sent + counts.already_sent + counts.repeated + counts.failed == self.ratings, (
-                f"the counts add up: {counts}"
-            )
+            assert sum(outcomes[name] for name in SENT) == self.ratings, f"the counts add up: {counts}"
         done = {one.item for one in ended.sent if one.is_received}
-        assert counts.sent + counts.repeated <= len(done), "the counts are those of the service"
+        assert outcomes["sent"] + outcomes["repeated"] <= len(done), "the counts are those of the service"
         if ended.is_terminated:
-            assert isinstance(ended.error, AssistantIncompleteError) or not counts.failed, repr(ended.error)
+            assert isinstance(ended.error, AssistantIncompleteError) or not outcomes["failed"], repr(ended.error)
         odd = attempt.odd
         statuses = {answer.status for answer in odd}
         may_stop = statuses & SITE_WIDE or len(odd) >= BREAKER or attempt.outage or attempt.gateway
         if number == 1 and attempt.is_undisturbed and attempt.then.is_well and not may_stop:
-            assert counts.failed <= len(odd), "one bad answer costs one rating"
-            assert ended.error is None or counts.failed, f"some failures do not stop it: {ended.error!r}"
+            assert outcomes["failed"] <= len(odd), "one bad answer costs one rating"
+            assert ended.error is None or outcomes["failed"], f"some failures do not stop it: {ended.error!r}"
 
     def check_end(self, world: World, night: Night) -> None:
         good = self.calm(world)
