@@ -21,7 +21,7 @@ NOT_SHOWN = names(
     "rel slug src srcset style tag target template theme to type url value variant viewbox"
 )
 # Fields that are the title of what is below them.
-TITLES = names("header heading label name question subtitle title")
+TITLES = names("header heading label name question subtitle tab title")
 # One word in lower case, a path or an address.
 _IDENTIFIER = re.compile(r"[a-z0-9_./:#?=&%@+~-]*|https?://\S*|[/.#]\S*")
 

@@ -89,7 +89,7 @@ def page(content: bytes, *, encoding: str = "", remove: str = DEFAULT_REMOVE, se
     :param encoding: Charset that the header ``Content-Type`` names; empty if none.
     :param remove: Selectors of CSS for parts that are not content.
     :param select: Selector of CSS for the main part; empty to look for it.
-    :return: The fields ``title``, ``category``, ``date``, ``language``, ``canonical`` (an address), ``robots`` (what
+    :return: The fields ``title``, ``category``, ``date``, ``canonical`` (an address), ``robots`` (what
         the page tells search engines), ``redirect`` (where it leads at once) and ``obstacle`` (why it shows no content,
         as a predicate), if the page has them. The notes count the words that are left out.
     """
@@ -123,7 +123,7 @@ def page(content: bytes, *, encoding: str = "", remove: str = DEFAULT_REMOVE, se
     if heading and heading in fields.get("title", heading):
         fields["title"] = heading
     has_content = main.find(["code", "li", "pre", "table"]) is not None
-    text = writer.markdown(main)
+    text = writer.written(main)
     if not any(map(str.isprintable, set(text) - {" ", "\ufffd"})):
         text = ""
     if not has_content and len("".join(text.split())) <= _LONGEST_NOTICE:
@@ -135,24 +135,27 @@ def page(content: bytes, *, encoding: str = "", remove: str = DEFAULT_REMOVE, se
     return Page(fields, text, notes)
 
 
-def check_selector(selector: str, field: str) -> None:
+def check_selectors(**selectors: str) -> None:
     """
-    Check selectors of CSS before a page is read with them.
+    Check selectors of CSS, by the names of their parameters, before a page is read with them.
 
-    :param field: Name of the parameter, for the error.
-    :raises AssistantInputError: They are invalid.
+    :raises AssistantInputError: One is invalid.
     """
-    import soupsieve
+    for name, selector in selectors.items():
+        # The default, and no selector, need no library.
+        if selector in {"", DEFAULT_REMOVE}:
+            continue
+        import soupsieve
 
-    # It imports Airflow, which the process that parses files must not load.
-    from airflow_provider_assistant.exceptions import AssistantInputError
+        # It imports Airflow, which the process that parses files must not load.
+        from airflow_provider_assistant.exceptions import AssistantInputError
 
-    try:
-        soupsieve.compile(selector or "main")
-    except soupsieve.SelectorSyntaxError as error:
-        raise AssistantInputError(
-            f"{field}={selector!r} is not a selector of CSS: {str(error).splitlines()[0]}", field=field
-        ) from None
+        try:
+            soupsieve.compile(selector)
+        except soupsieve.SelectorSyntaxError as error:
+            raise AssistantInputError(
+                f"{name}={selector!r} is not a selector of CSS: {str(error).splitlines()[0]}", field=name
+            ) from None
 
 
 def _decoded(content: bytes, encoding: str, notes: list[Note]) -> str:
@@ -192,7 +195,6 @@ def _fields_of_head(soup: BeautifulSoup) -> Fields:
         "title": _one_line(soup.title and soup.title.get_text()),
         "category": contents.get("category") or contents.get("article:section"),
         "date": next((contents[name] for name in _DATES if contents.get(name)), ""),
-        "language": _one_line(soup.html and (soup.html.get("lang") or soup.html.get("xml:lang"))),
         "canonical": _one_line(canonical and canonical.get("href")),
         "robots": ", ".join(contents[name] for name in ("robots", "googlebot") if contents.get(name)),
         "redirect": redirect and redirect[1],

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import dataclasses
+from dataclasses import dataclass
 
 # The value of a field: a text, or the items of a list.
 Fields = dict[str, "str | list[str]"]
@@ -38,6 +39,15 @@ class Page:
     :param notes: What the text does not hold.
     """
 
-    fields: Fields = field(default_factory=dict)
+    fields: Fields = dataclasses.field(default_factory=dict)
     text: str = ""
-    notes: list[Note] = field(default_factory=list)
+    notes: list[Note] = dataclasses.field(default_factory=list)
+
+    def field(self, *names: str) -> str | None:
+        """Return the first field of these names that has a text; of a list, its first text."""
+        for name in names:
+            value = self.fields.get(name, "")
+            for text in [value] if isinstance(value, str) else value:
+                if text.strip():
+                    return text.strip()
+        return None

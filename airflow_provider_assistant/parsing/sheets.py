@@ -9,11 +9,10 @@ from itertools import pairwise
 from typing import Any
 
 from airflow_provider_assistant.parsing.child import MOST_CHARACTERS, UnreadableFileError
-from airflow_provider_assistant.parsing.markdown import escaped, heading, link
+from airflow_provider_assistant.parsing.markdown import escaped, heading, table, target
 from airflow_provider_assistant.parsing.number_formats import NumberFormats
 from airflow_provider_assistant.parsing.office import ON, Package, relation_of, text_of
 from airflow_provider_assistant.parsing.pages import Page
-from airflow_provider_assistant.parsing.writer import table
 
 _CELL = re.compile(r"\$?([A-Z]{1,3})\$?([0-9]{1,7})")
 _BOOLEANS = {"0": "FALSE", "1": "TRUE"}
@@ -114,7 +113,7 @@ class _Sheet:
                     self._package.leave_out(text, "behind a merged cell")
                 elif self._is_shown(row, column, text):
                     address = self.address_by_place.get((number, column))
-                    texts[column] = link(escaped(text), address) if address else escaped(text)
+                    texts[column] = f"[{escaped(text)}]({target(address)})" if address else escaped(text)
             # Many cells may show one long string.
             if characters > MOST_CHARACTERS:
                 raise UnreadableFileError(f"has more than {MOST_CHARACTERS:,} characters of text")

@@ -71,7 +71,7 @@ def page(content: bytes) -> Page:
     package.leave_out(lost, "in an unknown element", is_expected=False)
     soup = BeautifulSoup(converted, "lxml")
     _clean(soup)
-    return package.page([writer.markdown(soup), *package.drawn_text(package.main)])
+    return package.page([writer.written(soup), *package.drawn_text(package.main)])
 
 
 def _read_styles(root: Any) -> dict[str | None, _Style]:
