@@ -23,7 +23,6 @@ from itertools import groupby, pairwise
 from textwrap import indent
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.knowledge.markdown import count_words
 from airflow_provider_assistant.knowledge.rows import DocumentRow, DocumentRows
 from airflow_provider_assistant.knowledge.sections import (
     CONTAINERS,
@@ -35,6 +34,7 @@ from airflow_provider_assistant.knowledge.sections import (
     inner_blocks_of,
     sections,
 )
+from airflow_provider_assistant.parsing.pages import count_words
 from airflow_provider_assistant.source_account import AccountedRows, SourceAccount
 from airflow_provider_assistant.texts import has_words
 

@@ -13,11 +13,10 @@ from functools import cache
 
 from markdown_it import MarkdownIt
 
-from airflow_provider_assistant.parsing.pages import Note
+from airflow_provider_assistant.parsing.pages import Note, notes_of
 
 _LINE_END = re.compile(r"\r\n?|\n")
 _NOT_LINE_END = re.compile(r"[^\r\n]")
-_WORD = re.compile(r"\w+")
 # What may begin code in a line, and what takes precedence over it.
 _INLINE = re.compile(r"\\.|<!--|`+", re.DOTALL)
 _LONGEST_INLINE_CODE = 10_000
@@ -42,11 +41,6 @@ _NOTE = re.compile(
 )
 _DEEPEST_NOTE = 5
 _NOTE_MARKS = ("!!! ", "??? ", "???+ ", "===")
-
-
-def count_words(text: str) -> int:
-    """Return the number of words of a text, which are runs of letters and digits."""
-    return sum(1 for _ in _WORD.finditer(text))
 
 
 def masked(text: str, *, has_indented_code: bool = True) -> str:
@@ -133,12 +127,6 @@ def without_comments(text: str, opening: str = "<!--", closing: str = "-->", mas
         position = end
     kept.append(text[position:])
     return "".join(kept), notes
-
-
-def notes_of(text: str, reason: str, *, is_expected: bool) -> list[Note]:
-    """Return the count of the words of a text that is left out; nothing if it has none."""
-    count = count_words(text)
-    return [Note("word", reason, is_expected, count)] if count else []
 
 
 def with_absolute_links(text: str, of_link: Callable[[str], str]) -> str:

@@ -6,8 +6,8 @@ import re
 from itertools import islice, pairwise
 from textwrap import dedent
 
-from airflow_provider_assistant.knowledge.markdown import masked, notes_of, without_comments
-from airflow_provider_assistant.parsing.pages import Note
+from airflow_provider_assistant.knowledge.markdown import masked, without_comments
+from airflow_provider_assistant.parsing.pages import Note, notes_of
 
 
 def names(text: str) -> frozenset[str]:

@@ -15,11 +15,11 @@ from typing import Literal
 import httpx
 
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
-from airflow_provider_assistant.knowledge import rows
 from airflow_provider_assistant.knowledge.addresses import host_of, joined, web_address
 from airflow_provider_assistant.knowledge.fetch import LEAVE_OUT, Fetcher, File, Skipped, WebsiteTimeoutError
+from airflow_provider_assistant.knowledge.front_matter import unpublished
 from airflow_provider_assistant.knowledge.markdown import with_absolute_links
-from airflow_provider_assistant.knowledge.rows import DocumentRow, DocumentRows, Item, Unreadable
+from airflow_provider_assistant.knowledge.rows import DocumentRow, DocumentRows, Item, Unreadable, document_rows
 from airflow_provider_assistant.knowledge.sitemaps import iso_date, listed_pages
 from airflow_provider_assistant.parsing.child import LIBRARIES, ChildParser, UnreadableFileError, check_installed
 from airflow_provider_assistant.parsing.html import DEFAULT_REMOVE, check_selectors
@@ -33,8 +33,7 @@ DOUBLE = "is the same page as another address"
 UNCHANGED = "has not changed since changed_since"
 # The last time zone on earth in which a day ends.
 LAST_ZONE = timezone(timedelta(hours=-12))
-_NOINDEX = re.compile(r"(?:^|,|robots\s*:|googlebot\s*:)\s*(?:noindex|none)\s*(?:,|$)", re.IGNORECASE)
-# Not the rules that have a colon, too: max-snippet, max-image-preview, unavailable_after.
+# A rule for another crawler. Some other rules have a colon, too: max-snippet, max-image-preview, unavailable_after.
 _OTHER_CRAWLER = re.compile(r"\s*(?!robots|googlebot|max-|unavailable_)[\w-]+\s*:", re.IGNORECASE)
 
 
@@ -117,7 +116,7 @@ def website_documents(
     )
     listed = ((url, None) for url in starts)
     items = site.items(listed if not isinstance(source, str) else listed_pages(starts[0], fetcher))
-    return rows.document_rows(_checked_items(items, starts[:1]), unit="page", todo="", on_error=on_error, strict=strict)
+    return document_rows(_checked_items(items, starts[:1]), unit="page", todo="", on_error=on_error, strict=strict)
 
 
 def _checked_address(address: str) -> httpx.URL:
@@ -151,20 +150,20 @@ def _latest_moment(listed: str) -> datetime:
 
 def _checked_items(items: Iterator[Item], starts: list[httpx.URL]) -> Iterator[Item]:
     """Yield the items, and raise an error if no page was read although all were to be read."""
-    left_out: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
     is_read = False
     for item in items:
-        if not isinstance(item, Note | Unreadable):
-            is_read = True
+        if isinstance(item, Note):
+            reasons[item.reason] += item.unit == "page"
         elif isinstance(item, Unreadable):
-            left_out["cannot be read"] += 1
-        elif item.unit == "page":
-            left_out[item.reason] += 1
+            reasons["cannot be read"] += 1
+        else:
+            is_read = True
         yield item
-    if not is_read and UNCHANGED not in left_out:
-        reasons = "; ".join(f"{counted(number, 'page')} left out: {reason}" for reason, number in left_out.items())
+    if not is_read and UNCHANGED not in reasons:
+        left_out = "; ".join(f"{counted(number, 'page')} left out: {reason}" for reason, number in (+reasons).items())
         where = starts[0] if starts else "the source"
-        raise AssistantInputError(f"{where} leads to no page that can be read. {reasons}", field="source")
+        raise AssistantInputError(f"{where} leads to no page that can be read. {left_out}", field="source")
 
 
 @dataclass
@@ -265,7 +264,7 @@ class _Site:
         except UnreadableFileError as error:
             raise AssistantInputError(f"{file.url} {error}", todo=LEAVE_OUT, field="source") from None
         robots = [page.field("robots") or "", *file.headers.get_list("x-robots-tag")]
-        if not self.include_noindex and any(map(is_noindex, robots)):
+        if not self.include_noindex and is_noindex(robots):
             raise Skipped("asks not to be indexed", is_expected=True)
         if page.field("redirect"):
             raise Skipped("leads to another page", is_expected=True)
@@ -290,11 +289,12 @@ class _Site:
         return False
 
 
-def is_noindex(robots: str) -> bool:
+def is_noindex(robots: Iterable[str]) -> bool:
     """
     Return whether search engines must not show a page.
 
-    :param robots: Content of the meta tag ``robots``, or of one header ``X-Robots-Tag``. It may begin with the name of
-        a crawler; the rules for others than Google's do not count.
+    :param robots: Contents of the meta tag ``robots`` and of headers ``X-Robots-Tag``. One may begin with the name of a
+        crawler; the rules for others than Google's do not count.
     """
-    return bool(_NOINDEX.search(robots)) and not _OTHER_CRAWLER.match(robots)
+    rules = [rule for rule in robots if not _OTHER_CRAWLER.match(rule)]
+    return bool(unpublished({"robots": rules}, datetime.now(UTC)))

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urljoin
 
-from airflow_provider_assistant.parsing.pages import Fields, Note, Page
+from airflow_provider_assistant.parsing.pages import Fields, Note, Page, count_words
 
 if TYPE_CHECKING:
     from bs4 import BeautifulSoup, Tag
@@ -69,7 +69,6 @@ _DEEPEST = 500
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 # A tag, a class, an id or the value of an attribute.
 _NAME = re.compile(r"[.#]?[\w-]+|\[[\w-]+=\w+\]")
-_WORD = re.compile(r"\w+")
 # Characters without white space: a page with more text has content.
 _LONGEST_NOTICE = 300
 # After at most five seconds. A page that is shown longer may be loaded again.
@@ -207,7 +206,7 @@ def _one_line(value: Any) -> str:
 
 
 def _word_count(tag: Tag) -> int:
-    return len(_WORD.findall(tag.get_text(" ")))
+    return count_words(tag.get_text(" "))
 
 
 def _drop(tag: Tag, reason: str, left_out: Counter[str]) -> None:

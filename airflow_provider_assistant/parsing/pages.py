@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass
 
 # The value of a field: a text, or the items of a list.
 Fields = dict[str, "str | list[str]"]
+_WORD = re.compile(r"\w+")
 
 
 @dataclass(slots=True)
@@ -26,6 +28,17 @@ class Note:
     is_expected: bool
     count: int = 1
     name: str = ""
+
+
+def count_words(text: str) -> int:
+    """Return the number of words of a text, which are runs of letters and digits."""
+    return sum(1 for _ in _WORD.finditer(text))
+
+
+def notes_of(text: str, reason: str, *, is_expected: bool) -> list[Note]:
+    """Return the count of the words of a text that is left out; nothing if it has none."""
+    count = count_words(text)
+    return [Note("word", reason, is_expected, count)] if count else []
 
 
 @dataclass(slots=True)

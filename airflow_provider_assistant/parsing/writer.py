@@ -68,7 +68,7 @@ def _number_items(numbered: Tag) -> None:
     start = str(numbered.get("start"))
     first = int(start) if start.isdecimal() and len(start) <= _MOST_DIGITS else 1
     for number, item in enumerate(numbered.find_all("li", recursive=False), first):
-        item["value"] = number
+        item["value"] = str(number)
 
 
 def _is_layout(grid: Tag) -> bool:
