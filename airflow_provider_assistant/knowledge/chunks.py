@@ -168,6 +168,7 @@ def _chunks(row: DocumentRow, fits: Fits, account: SourceAccount) -> Iterator[Do
     for section in [*sections(row["content"]), Section([])]:
         ended = [heading for heading in above if heading not in section.headings and heading.text]
         if ended and ended[-1] not in shown:
+            # No text was below this heading: it is a chunk itself.
             shown.update(above)
             for text in cut(ended[-1].text, fits):
                 yield _chunk(row, above, page_heading, text)

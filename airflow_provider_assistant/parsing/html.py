@@ -315,15 +315,13 @@ def _clean_times(main: Tag, left_out: Counter[str]) -> None:
         if time.parent is None:  # removed
             continue
         line = time.find_parent([*_HEADINGS, "p", "div", "li", "td", "th", "dt", "dd"])
-        date = _DATE.match(str(time.get("datetime")))
-        if (
-            line is not None
-            and line.name in {"p", "div"}
-            and line is not main
-            and _word_count(line) == _word_count(time)
-        ):
+        is_paragraph = line is not None and line.name in {"p", "div"} and line is not main
+        if line and is_paragraph and _word_count(line) == _word_count(time):
             _drop(line, "in a line that is only a <time>", left_out)
-        elif date and not {*date.groups()} & {number.zfill(2) for number in re.findall(r"\d+", time.get_text())}:
+            continue
+        date = _DATE.match(str(time.get("datetime")))
+        numbers = {number.zfill(2) for number in re.findall(r"\d+", time.get_text())}
+        if date and numbers.isdisjoint(date.groups()):  # neither the year nor the day
             left_out["in a relative <time>, written as its date"] += _word_count(time)
             time.string = date[0]
 

@@ -40,28 +40,26 @@ def written(tree: Tag) -> str:
     :param tree: It is changed.
     """
     for script in tree.find_all(["sup", "sub"]):
-        before = str(script.previous_sibling or "")
-        # A subscript is read correctly without a mark unless it continues a number.
-        if script.get_text().strip() and (script.name == "sup" or before[-1:].isdigit()):
-            mark = "^" if script.name == "sup" else "~"
-            script.insert(0, mark)
-            script.append(mark)
+        _mark_script(script)
     for numbered in tree.find_all("ol"):
         _number_items(numbered)
     for code in tree.find_all("code"):
         if code.br is not None and code.find_parent("pre") is None:
             code.name = "pre"
+    # Inner tables first: whether a table is a layout depends on what is in it.
     for grid in reversed(tree.find_all("table")):
-        for caption in grid.find_all("caption"):
-            caption.name = "p"
-            grid.insert_before(caption.extract())
-        if _is_layout(grid):
-            parts = grid.find_all(["thead", "tbody", "tfoot", "tr", "td", "th"])
-            for part in [part for part in parts if part.find_parent("table") is grid]:
-                part.name = "div"
-            grid.name = "div"
+        _flatten_table(grid)
     text = str(_Writer(heading_style="ATX").convert_soup(tree))
     return re.sub(r"\n{3,}", "\n\n", text).strip()
+
+
+def _mark_script(script: Tag) -> None:
+    before = str(script.previous_sibling or "")
+    # A subscript is read correctly without a mark unless it continues a number.
+    if script.get_text().strip() and (script.name == "sup" or before[-1:].isdigit()):
+        mark = "^" if script.name == "sup" else "~"
+        script.insert(0, mark)
+        script.append(mark)
 
 
 def _number_items(numbered: Tag) -> None:
@@ -69,6 +67,18 @@ def _number_items(numbered: Tag) -> None:
     first = int(start) if start.isdecimal() and len(start) <= _MOST_DIGITS else 1
     for number, item in enumerate(numbered.find_all("li", recursive=False), first):
         item["value"] = str(number)
+
+
+def _flatten_table(grid: Tag) -> None:
+    """Make paragraphs of the caption of a table, and of all of it if it is a layout."""
+    for caption in grid.find_all("caption"):
+        caption.name = "p"
+        grid.insert_before(caption.extract())
+    if _is_layout(grid):
+        parts = grid.find_all(["thead", "tbody", "tfoot", "tr", "td", "th"])
+        for part in [part for part in parts if part.find_parent("table") is grid]:
+            part.name = "div"
+        grid.name = "div"
 
 
 def _is_layout(grid: Tag) -> bool:
