@@ -30,15 +30,12 @@ from airflow_provider_assistant.knowledge.sections import (
     Heading,
     Section,
     cells_of,
-    first_heading,
     inner_blocks_of,
     sections,
 )
 from airflow_provider_assistant.parsing.pages import count_words
 from airflow_provider_assistant.source_account import AccountedRows, SourceAccount
 from airflow_provider_assistant.texts import has_words
-
-__all__ = ["first_heading", "sections", "split_documents"]
 
 SEPARATOR = " > "
 # Lists and quotations in each other that are taken apart.

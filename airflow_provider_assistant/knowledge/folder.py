@@ -16,7 +16,6 @@ from urllib.parse import quote, unquote
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.knowledge.addresses import joined
-from airflow_provider_assistant.knowledge.chunks import first_heading
 from airflow_provider_assistant.knowledge.front_matter import TITLE, split_front_matter, unpublished
 from airflow_provider_assistant.knowledge.markdown import (
     plain_notes,
@@ -25,6 +24,7 @@ from airflow_provider_assistant.knowledge.markdown import (
 )
 from airflow_provider_assistant.knowledge.mdx import without_jsx
 from airflow_provider_assistant.knowledge.rows import DocumentRow, DocumentRows, Item, Unreadable, document_rows
+from airflow_provider_assistant.knowledge.sections import first_heading
 from airflow_provider_assistant.parsing.child import FORMATS, LARGEST_FILE, ChildParser, UnreadableFileError
 from airflow_provider_assistant.parsing.html import DEFAULT_REMOVE, check_selectors
 from airflow_provider_assistant.parsing.markdown import escaped

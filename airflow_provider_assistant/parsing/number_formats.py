@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
 from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
@@ -21,48 +20,38 @@ _FORMAT = re.compile(rf"{_TEXT}([0#?][0#?,]*)(\.[0#?]*)?{_TEXT}")
 _QUOTED = re.compile(r'"([^"]*)"|\\(.)')
 
 
-class NumberFormats:
-    """
-    The number formats of a file.
+def codes_of(styles: Any) -> list[str]:
+    """Return the codes of the number formats of all styles of cells, by the root of their part."""
+    code_by_id = {str(number): code for number, code in BUILTIN_FORMATS.items()}
+    for element in styles.iterfind("{*}numFmts/{*}numFmt"):
+        code_by_id[element.get("numFmtId", "")] = element.get("formatCode", "")
+    ids = [style.get("numFmtId", "") for style in styles.iterfind("{*}cellXfs/{*}xf")]
+    return [code_by_id.get(each) or "General" for each in ids]
 
-    :param styles: Roots of the parts with the styles.
+
+def shown(value: str, code: str, *, starts_in_1904: bool) -> str:
+    """
+    Return a number as Excel shows it, but a date in ISO format.
+
+    :param value: The number as the file has it. Another text is returned as it is.
     :param starts_in_1904: Whether dates are counted from 1904 on, as old Macs did.
     """
-
-    def __init__(self, styles: Iterable[Any], *, starts_in_1904: bool) -> None:
-        self._first_day = CALENDAR_MAC_1904 if starts_in_1904 else CALENDAR_WINDOWS_1900
-        self._codes: list[str] = []
-        code_by_id = {str(number): code for number, code in BUILTIN_FORMATS.items()}
-        for root in styles:
-            for element in root.iterfind("{*}numFmts/{*}numFmt"):
-                code_by_id[element.get("numFmtId", "")] = element.get("formatCode", "")
-            for style in root.iterfind("{*}cellXfs/{*}xf"):
-                self._codes.append(code_by_id.get(style.get("numFmtId", "")) or "General")
-
-    def shown(self, value: str, style: int) -> str:
-        """
-        Return a number as Excel shows it, but a date in ISO format.
-
-        :param value: The number as the file has it. Another text is returned as it is.
-        :param style: Number of the cell's style.
-        """
-        code = self._codes[style] if style < len(self._codes) else "General"
-        try:
-            number = float(value)
-        except ValueError:
-            return value
-        if not math.isfinite(number):
-            return value
-        return self._date(number, code) if is_date_format(code) else formatted(number, code)
-
-    def _date(self, number: float, code: str) -> str:
-        try:
-            date = from_excel(number, self._first_day, timedelta=is_timedelta_format(code))
-        except (OverflowError, ValueError):
-            return _plain(number)
-        text = str(date).split(".", maxsplit=1)[0].removesuffix(" 00:00:00")
-        shows_day = "d" in _QUOTED.sub("", _NOT_SHOWN.sub("", code)).lower()
-        return text if shows_day or not isinstance(date, datetime) else text.removesuffix("-01")
+    try:
+        number = float(value)
+    except ValueError:
+        return value
+    if not math.isfinite(number):
+        return value
+    if not is_date_format(code):
+        return formatted(number, code)
+    first_day = CALENDAR_MAC_1904 if starts_in_1904 else CALENDAR_WINDOWS_1900
+    try:
+        date = from_excel(number, first_day, timedelta=is_timedelta_format(code))
+    except (OverflowError, ValueError):
+        return _plain(number)
+    text = str(date).split(".", maxsplit=1)[0].removesuffix(" 00:00:00")
+    shows_day = "d" in _QUOTED.sub("", _NOT_SHOWN.sub("", code)).lower()
+    return text if shows_day or not isinstance(date, datetime) else text.removesuffix("-01")
 
 
 def formatted(number: float, code: str) -> str:

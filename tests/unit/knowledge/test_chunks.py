@@ -14,8 +14,8 @@ from markdown_it import MarkdownIt
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.knowledge import split_documents
-from airflow_provider_assistant.knowledge.chunks import first_heading
 from airflow_provider_assistant.knowledge.markdown import with_absolute_links, without_comments
+from airflow_provider_assistant.knowledge.sections import first_heading
 from tests.chunk_faults import faults
 from tests.markdown_pages import KINDS, Pages
 

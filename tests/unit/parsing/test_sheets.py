@@ -37,7 +37,9 @@ def test_sheets_are_tables_without_hidden_ones():
     assert found.notes == [Note("word", "on a hidden sheet", is_expected=True, count=1)]
 
 
-@pytest.mark.promise("sources of documents", "Cells of an Excel file are read as Excel shows them, or as plain numbers.")
+@pytest.mark.promise(
+    "sources of documents", "Cells of an Excel file are read as Excel shows them, or as plain numbers."
+)
 @pytest.mark.parametrize(
     ("value", "code", "shown"),
     [
