@@ -220,7 +220,7 @@ def _reason_hidden(name: str, text: str, now: datetime) -> str:
     found = hidden.intersection(re.split(r"[\s,;:]+", text) if hidden is _ROBOTS else [text])
     if found:
         return f"has {name}: {' '.join(found)}".rstrip(": ")
-    moment = _time(text)
+    moment = time_of(text)
     if name in _REMOVALS and moment is None and text not in _NOTHING | _NO:
         return f"has {name}"
     if name in _REMOVALS + _ENDS and moment and moment <= now:
@@ -233,7 +233,7 @@ def _reason_hidden(name: str, text: str, now: datetime) -> str:
 def _notes_of_dates(fields: Fields) -> Iterator[Note]:
     for name in _ENDS:
         for text in _values(fields, name):
-            if text not in _NOTHING and _time(text) is None:
+            if text not in _NOTHING and time_of(text) is None:
                 # "never" is meant so.
                 is_expected = not re.search(r"\d", text)
                 yield Note("field", f"is no date, so the page does not expire ({name}: {text})", is_expected)
@@ -245,7 +245,7 @@ def _values(fields: Fields, name: str) -> Iterator[str]:
         yield text.strip().lower()
 
 
-def _time(text: str) -> datetime | None:
+def time_of(text: str) -> datetime | None:
     """Return a date, which begins at midnight, or a time; None for another text."""
     found = _DAY.fullmatch(text)
     if not found:

@@ -35,7 +35,7 @@ _TARGET = re.compile(
 _TEMPLATES = ("{{", "{%")
 # The title of a note or a tab of Python-Markdown, such as `!!! note "Title"` and `=== "Linux"`.
 _NOTE = re.compile(
-    r"^(?P<indent>[ \t]*)(?:!!!|\?{3}\+?|={3}[+!]*) +(?P<kind>[\w-]{0,30})(?: [\w -]{0,60})?"
+    r"^(?P<indent>[ \t]{0,40})(?:!!!|\?{3}\+?|={3}[+!]*) +(?P<kind>[\w-]{0,30})(?: [\w -]{0,60})?"
     r'(?:(?<= )"(?P<title>[^"\n]*)")?[ \t]*\n',
     re.MULTILINE,
 )
@@ -165,10 +165,11 @@ def plain_notes(text: str) -> str:
     Their text is indented, so CommonMark takes it for code, or for a part of the title.
     """
     # A note in a note is found after the outer one has lost its indentation.
-    for _ in range(_DEEPEST_NOTE):
-        if not any(mark in text for mark in _NOTE_MARKS):
-            break
+    for _ in range(_DEEPEST_NOTE if any(mark in text for mark in _NOTE_MARKS) else 0):
+        before = text
         text = _without_outer_notes(text)
+        if text == before:
+            break
     return text
 
 

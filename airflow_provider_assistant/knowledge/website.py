@@ -17,7 +17,7 @@ import httpx
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
 from airflow_provider_assistant.knowledge.addresses import host_of, joined, web_address
 from airflow_provider_assistant.knowledge.fetch import LEAVE_OUT, Fetcher, File, Skipped, WebsiteTimeoutError
-from airflow_provider_assistant.knowledge.front_matter import unpublished
+from airflow_provider_assistant.knowledge.front_matter import time_of, unpublished
 from airflow_provider_assistant.knowledge.markdown import with_absolute_links
 from airflow_provider_assistant.knowledge.rows import DocumentRow, DocumentRows, Item, Unreadable, document_rows
 from airflow_provider_assistant.knowledge.sitemaps import iso_date, listed_pages
@@ -131,13 +131,12 @@ def _checked_address(address: str) -> httpx.URL:
 
 
 def _moment(given: str | date) -> datetime:
-    try:
-        moment = datetime.fromisoformat(str(given))
-    except ValueError:
+    moment = time_of(str(given))
+    if moment is None:
         raise AssistantInputError(
             f"changed_since must be a day or a time in ISO format, not {given!r}", field="changed_since"
-        ) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        )
+    return moment
 
 
 def _latest_moment(listed: str) -> datetime:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from datetime import datetime
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any
 
 from openpyxl.styles.numbers import BUILTIN_FORMATS, is_date_format, is_timedelta_format
@@ -13,6 +13,8 @@ from openpyxl.utils.datetime import CALENDAR_MAC_1904, CALENDAR_WINDOWS_1900, fr
 
 # Excel has no more digits.
 _MOST_DIGITS = 15
+# Excel has 30 decimal places.
+_CONTEXT = Context(prec=60, rounding=ROUND_HALF_UP)
 # Blanks as wide as another character, fillers, colours, conditions, and the brackets of a currency.
 _NOT_SHOWN = re.compile(r"_.|\*.|\[\$|(?<=[^\]])-[0-9A-Fa-f]+\]|\[[^\]$]*\]|\]")
 _TEXT = r"""((?:"[^"]*"|\\.|[^0#?.,"\\/E])*)"""
@@ -69,7 +71,10 @@ def formatted(number: float, code: str) -> str:
     before, after = (_QUOTED.sub(r"\1\2", text) for text in found.group(1, 4))
     fraction = (found[3] or ".")[1:]
     exact = Decimal(repr(abs(number))).scaleb(2 * (before + after).count("%"))
-    rounded = exact.quantize(Decimal(1).scaleb(-len(fraction)), ROUND_HALF_UP)
+    try:
+        rounded = exact.quantize(Decimal(1).scaleb(-len(fraction)), context=_CONTEXT)
+    except InvalidOperation:  # no person writes so many places
+        return _plain(number)
     digits = f"{rounded:,f}" if "," in found[2] else f"{rounded:f}"
     whole, _, decimals = digits.partition(".")
     shown = whole.zfill(found[2].count("0"))

@@ -51,7 +51,7 @@ def test_sheets_are_tables_without_hidden_ones():
         (0.5, "# ?/?", "0.5"), (12345, "0.0E+00", "12345"), (5, "[<10]0.0", "5.0"),
         (123456789, "000-00-0000", "123456789"),
         (123456789012345678, "General", "123456789012346000"), (1e-12, "General", "1e-12"),
-        (2, 'General" pcs"', "2"),
+        (2, 'General" pcs"', "2"), (5, "0." + "0" * 30, "5." + "0" * 30), (1, "0" + "%" * 900, "1"),
     ],
 )  # fmt: skip
 def test_numbers_are_read_as_they_are_shown(value, code, shown):
