@@ -6,6 +6,7 @@ import ipaddress
 import re
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urljoin
 
 import httpx
 
@@ -47,6 +48,14 @@ def web_address(text: str, base: httpx.URL | None = None) -> httpx.URL | None:
     is_possible = (url.port or 0) <= HIGHEST_PORT and not url.userinfo
     # Encoded characters may make the address longer than its text.
     return url if is_web and is_possible and len(str(url)) <= LONGEST_URL else None
+
+
+def joined(base: str, target: str) -> str:
+    """Return the address of a target that is relative to another address; an invalid target as it is."""
+    try:
+        return urljoin(base, target)
+    except ValueError:
+        return target
 
 
 def host_of(url: httpx.URL) -> str:

@@ -23,7 +23,6 @@ from itertools import groupby, pairwise
 from textwrap import indent
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.knowledge.markdown import count_words
 from airflow_provider_assistant.knowledge.rows import DocumentRow, DocumentRows
 from airflow_provider_assistant.knowledge.sections import (
     CONTAINERS,
@@ -31,14 +30,12 @@ from airflow_provider_assistant.knowledge.sections import (
     Heading,
     Section,
     cells_of,
-    first_heading,
     inner_blocks_of,
     sections,
 )
+from airflow_provider_assistant.parsing.pages import count_words
 from airflow_provider_assistant.source_account import AccountedRows, SourceAccount
 from airflow_provider_assistant.texts import has_words
-
-__all__ = ["first_heading", "sections", "split_documents"]
 
 SEPARATOR = " > "
 # Lists and quotations in each other that are taken apart.
@@ -168,6 +165,7 @@ def _chunks(row: DocumentRow, fits: Fits, account: SourceAccount) -> Iterator[Do
     for section in [*sections(row["content"]), Section([])]:
         ended = [heading for heading in above if heading not in section.headings and heading.text]
         if ended and ended[-1] not in shown:
+            # No text was below this heading: it is a chunk itself.
             shown.update(above)
             for text in cut(ended[-1].text, fits):
                 yield _chunk(row, above, page_heading, text)

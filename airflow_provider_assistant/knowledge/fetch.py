@@ -81,7 +81,7 @@ class File:
     A response of a website.
 
     :param url: Address, after redirects.
-    :param encoding: The charset that the header names; empty if it names none.
+    :param encoding: The charset that the header names, if any.
     :param content: The decompressed content, or its beginning up to the limit; empty if the status is not 200.
     """
 
@@ -136,9 +136,8 @@ class Fetcher:
         :param limit: Maximum size in bytes, after decompression.
         :param types: Media types that are read. Default: all.
         :raises Skipped: robots.txt forbids it, it does not exist, is on another host, or has another media type.
-        :raises AssistantInputError: It is too large, redirects too often, has a private IP address, or the website
-            refuses it with another status than 404 and 410.
-        :raises AssistantError: It cannot be read, also after retries, or the time is over.
+        :raises AssistantError: It is too large, redirects too often, has a private IP address, is refused, or cannot be
+            read, also after retries; or the time is over.
         """
         file = self._followed(url, self._check_allowed, limit, types)
         if file.status in GONE:
@@ -152,12 +151,7 @@ class Fetcher:
         raise AssistantInputError(f"{file.url} {problem}", todo=LEAVE_OUT, field="source")
 
     def robots(self, url: httpx.URL) -> Protego:
-        """
-        Return the rules of robots.txt of an address's host. The host is asked once.
-
-        :return: The rules. If there is no such file (4xx), everything is allowed.
-        :raises AssistantError: The file cannot be read; then nothing is allowed.
-        """
+        """Return the rules of the host of an address, which is asked once. Without a file (4xx), all is allowed."""
         origin = f"{url.scheme}://{host_of(url)}"
         if origin not in self._rules_by_origin:
             robots_url = httpx.URL(f"{origin}/robots.txt")
@@ -286,12 +280,7 @@ class Fetcher:
 
 
 def _file_of(response: httpx.Response, url: httpx.URL, limit: int, types: Collection[str]) -> File:
-    """
-    Read a response.
-
-    :raises Skipped: It has another media type.
-    :raises AssistantError: Another attempt may have another result.
-    """
+    """Read a response. An error is raised only if another attempt may have another result."""
     status, headers = response.status_code, response.headers
     if status == TOO_MANY_REQUESTS or status >= 500:
         kind = AssistantRateLimitError if status == TOO_MANY_REQUESTS else AssistantServerError

@@ -12,22 +12,23 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
-from urllib.parse import quote, unquote, urljoin
+from urllib.parse import quote, unquote
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.knowledge.chunks import first_heading
+from airflow_provider_assistant.knowledge.addresses import joined
 from airflow_provider_assistant.knowledge.front_matter import TITLE, split_front_matter, unpublished
 from airflow_provider_assistant.knowledge.markdown import (
-    from_plain_text,
     plain_notes,
     with_absolute_links,
     without_comments,
 )
 from airflow_provider_assistant.knowledge.mdx import without_jsx
 from airflow_provider_assistant.knowledge.rows import DocumentRow, DocumentRows, Item, Unreadable, document_rows
+from airflow_provider_assistant.knowledge.sections import first_heading
 from airflow_provider_assistant.parsing.child import FORMATS, LARGEST_FILE, ChildParser, UnreadableFileError
-from airflow_provider_assistant.parsing.html import DEFAULT_REMOVE, check_selector
-from airflow_provider_assistant.parsing.pages import Fields, Note, Page
+from airflow_provider_assistant.parsing.html import DEFAULT_REMOVE, check_selectors
+from airflow_provider_assistant.parsing.markdown import escaped
+from airflow_provider_assistant.parsing.pages import Note, Page
 from airflow_provider_assistant.source_account import SourceAccount
 from airflow_provider_assistant.storage.listing import storage_files
 from airflow_provider_assistant.storage.opening import StoragePath, open_inside, reading, usable_path
@@ -104,10 +105,7 @@ def file_documents(
         ``allowed_root``, the extra is not installed, or see ``on_error`` and ``strict``.
     :raises AssistantStorageError: The object storage cannot be reached.
     """
-    for name, selector in {"select": select, "remove": remove}.items():
-        # The default, and no selector, need no extra.
-        if selector not in {"", DEFAULT_REMOVE}:
-            check_selector(selector, name)
+    check_selectors(select=select, remove=remove)
 
     def items() -> Iterator[Item]:
         is_one = not isinstance(source, list | tuple)
@@ -195,13 +193,13 @@ class _Reader:
         except UnreadableFileError as error:
             yield Unreadable(key, f"file {str(path)!r} {error}")
             return
-        reason = "leads to another page" if page.fields.get("redirect") else unpublished(page.fields, self.now)
+        reason = "leads to another page" if page.field("redirect") else unpublished(page.fields, self.now)
         if reason:
             yield Note("file", reason, is_expected=True, name=key)
             return
         for note in page.notes:
             yield replace(note, name=key)
-        obstacle = _first_text(page.fields, ("obstacle",))
+        obstacle = page.field("obstacle")
         if obstacle:
             yield Note("file", obstacle, is_expected=False, name=key)
         elif page.text.strip():
@@ -214,7 +212,7 @@ class _Reader:
         suffix = _suffix(key)
         content = self._content(path, LARGEST_TEXT if suffix in MARKDOWN | TEXT | HTML else LARGEST_FILE)
         if suffix in TEXT:
-            return Page(text=from_plain_text(_decoded(content)))
+            return Page(text=escaped(_decoded(content)))
         if suffix in MARKDOWN:
             return _markdown_page(_decoded(content), is_mdx=suffix == ".mdx")
         above = Page()
@@ -222,14 +220,7 @@ class _Reader:
             # What Jekyll and Hugo read above the HTML of a page.
             above = _front_matter(_decoded(content))
             content = above.text.encode()
-        try:
-            page = self.parser.parse(suffix, content, **(self.options if suffix in HTML else {}))
-        except ModuleNotFoundError as error:
-            raise AssistantInputError(
-                f"file {str(path)!r} cannot be read, because {error.name} is not installed",
-                todo="Run pip install 'airflow-provider-assistant[files]', or name only other files.",
-                field="source",
-            ) from None
+        page = self.parser.parse(suffix, content, **(self.options if suffix in HTML else {}))
         return Page({**page.fields, **above.fields}, page.text, [*above.notes, *page.notes])
 
     def _content(self, path: StoragePath, limit: int) -> bytes:
@@ -245,18 +236,18 @@ class _Reader:
         return content
 
     def _row(self, key: str, page: Page) -> DocumentRow:
-        url = self.addresses.of(key, _first_text(page.fields, _URL))
+        url = self.addresses.of(key, page.field(*_URL))
         text = page.text
         if url:
             text = with_absolute_links(text, partial(self.addresses.of_link, key, url))
         return DocumentRow(
             key=key,
             parent=key,
-            title=_first_text(page.fields, TITLE) or first_heading(page.text) or _title_of(key),
+            title=page.field(*TITLE) or first_heading(page.text) or _title_of(key),
             content=text,
-            category=_first_text(page.fields, _CATEGORY),
+            category=page.field(*_CATEGORY),
             url=url,
-            date=_first_text(page.fields, _DATE),
+            date=page.field(*_DATE),
         )
 
 
@@ -294,16 +285,6 @@ def _title_of(key: str) -> str:
     if title.lower() in {"index", "readme"} and path.parent.name:
         return path.parent.name
     return title or path.stem
-
-
-def _first_text(fields: Fields, names: tuple[str, ...]) -> str | None:
-    """Return the first value that is not empty; of a list, its first item."""
-    for name in names:
-        value = fields.get(name, "")
-        for text in [value] if isinstance(value, str) else value:
-            if text.strip():
-                return text.strip()
-    return None
 
 
 @dataclass(frozen=True)
@@ -348,11 +329,3 @@ class _Addresses:
         if address:
             return address + target.removeprefix(path)
         return joined(url, target)
-
-
-def joined(base: str, target: str) -> str:
-    """Return the address of a target that is relative to another address."""
-    try:
-        return urljoin(base, target)
-    except ValueError:
-        return target

@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import Any
 
-from airflow_provider_assistant.knowledge.markdown import count_words, notes_of, without_comments
+from airflow_provider_assistant.knowledge.markdown import without_comments
 from airflow_provider_assistant.knowledge.mdx import TITLES, is_shown, names
-from airflow_provider_assistant.parsing.pages import Fields, Note
+from airflow_provider_assistant.knowledge.rows import text_of
+from airflow_provider_assistant.parsing.pages import Fields, Note, count_words, notes_of
 
 _YES = frozenset({"true", "yes", "on", "1", "y"})
 _NO = frozenset({"false", "no", "off", "0", "n"})
@@ -160,12 +161,9 @@ def _values_in(value: Any, path: str = "", *, is_item: bool = False) -> Iterator
 
 
 def _text_of(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
-    text = value.isoformat() if isinstance(value, date) else str(value)
-    return text.strip()
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    return text_of(value) or ""
 
 
 def _page(value: Any, fields: Fields, text: str) -> tuple[Fields, str, list[Note]]:
@@ -208,36 +206,34 @@ def unpublished(fields: Fields, now: datetime) -> str:
     :param fields: As :func:`fields_of` or the head of an HTML page give them.
     :param now: With a time zone.
     """
-    for name, hidden in HIDDEN.items():
-        values = set(_values(fields, name))
-        if hidden is _ROBOTS:
-            values = set(re.split(r"[\s,;]+", " ".join(values)))
-        if not values.isdisjoint(hidden):
-            value = " ".join(values & hidden)
-            return f"has {name}: {value}".rstrip(": ")
-    return _hidden_now(fields, now)
+    for name in fields:
+        for text in _values(fields, name):
+            reason = _reason_hidden(name, text, now)
+            if reason:
+                return reason
+    return ""
 
 
-def _hidden_now(fields: Fields, now: datetime) -> str:
-    for name in (*_REMOVALS, *_ENDS):
-        for text in _values(fields, name):
-            end = _time(text)
-            if end is None and name in _REMOVALS and text not in _NOTHING | _NO:
-                return f"has {name}"
-            if end and end <= now:
-                return f"has expired ({name})"
-    for name in _BEGINNINGS:
-        for text in _values(fields, name):
-            beginning = _time(text)
-            if beginning and beginning > now:
-                return f"is to be published later ({name})"
+def _reason_hidden(name: str, text: str, now: datetime) -> str:
+    hidden = HIDDEN.get(name, frozenset())
+    # Robots are told several things at once.
+    found = hidden.intersection(re.split(r"[\s,;:]+", text) if hidden is _ROBOTS else [text])
+    if found:
+        return f"has {name}: {' '.join(found)}".rstrip(": ")
+    moment = time_of(text)
+    if name in _REMOVALS and moment is None and text not in _NOTHING | _NO:
+        return f"has {name}"
+    if name in _REMOVALS + _ENDS and moment and moment <= now:
+        return f"has expired ({name})"
+    if name in _BEGINNINGS and moment and moment > now:
+        return f"is to be published later ({name})"
     return ""
 
 
 def _notes_of_dates(fields: Fields) -> Iterator[Note]:
     for name in _ENDS:
         for text in _values(fields, name):
-            if text not in _NOTHING and _time(text) is None:
+            if text not in _NOTHING and time_of(text) is None:
                 # "never" is meant so.
                 is_expected = not re.search(r"\d", text)
                 yield Note("field", f"is no date, so the page does not expire ({name}: {text})", is_expected)
@@ -249,7 +245,7 @@ def _values(fields: Fields, name: str) -> Iterator[str]:
         yield text.strip().lower()
 
 
-def _time(text: str) -> datetime | None:
+def time_of(text: str) -> datetime | None:
     """Return a date, which begins at midnight, or a time; None for another text."""
     found = _DAY.fullmatch(text)
     if not found:

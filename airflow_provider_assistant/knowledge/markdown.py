@@ -13,11 +13,10 @@ from functools import cache
 
 from markdown_it import MarkdownIt
 
-from airflow_provider_assistant.parsing.pages import Note
+from airflow_provider_assistant.parsing.pages import Note, notes_of
 
 _LINE_END = re.compile(r"\r\n?|\n")
 _NOT_LINE_END = re.compile(r"[^\r\n]")
-_WORD = re.compile(r"\w+")
 # What may begin code in a line, and what takes precedence over it.
 _INLINE = re.compile(r"\\.|<!--|`+", re.DOTALL)
 _LONGEST_INLINE_CODE = 10_000
@@ -35,17 +34,13 @@ _TARGET = re.compile(
 # A site generator replaces these before it reads the Markdown.
 _TEMPLATES = ("{{", "{%")
 # The title of a note or a tab of Python-Markdown, such as `!!! note "Title"` and `=== "Linux"`.
-_NOTE = re.compile(r'(?:!!!|\?{3}\+?|={3}[+!]*) +(?P<kind>[\w-]{0,30})(?: [\w -]{0,60})?(?:(?<= )"(?P<title>[^"]*)")?')
+_NOTE = re.compile(
+    r"^(?P<indent>[ \t]{0,40})(?:!!!|\?{3}\+?|={3}[+!]*) +(?P<kind>[\w-]{0,30})(?: [\w -]{0,60})?"
+    r'(?:(?<= )"(?P<title>[^"\n]*)")?[ \t]*\n',
+    re.MULTILINE,
+)
+_DEEPEST_NOTE = 5
 _NOTE_MARKS = ("!!! ", "??? ", "???+ ", "===")
-_FENCE = re.compile(r"`{3,}(?=[^`]*$)|~{3,}")
-# What would be a heading, a rule, code or a reference at the start of a line of plain text.
-_MARKUP = re.compile(r"^( {0,3})(?=#{1,6}(?:[ \t]|$)|`{3}|~{3}|[-=]+[ \t]*$|[*_]{3}|\[[^\]\n]*\]:)", re.MULTILINE)
-_TAG_START = re.compile(r"(?<!\\)<(?=[!/?a-zA-Z])")
-
-
-def count_words(text: str) -> int:
-    """Return the number of words of a text, which are runs of letters and digits."""
-    return sum(1 for _ in _WORD.finditer(text))
 
 
 def masked(text: str, *, has_indented_code: bool = True) -> str:
@@ -134,12 +129,6 @@ def without_comments(text: str, opening: str = "<!--", closing: str = "-->", mas
     return "".join(kept), notes
 
 
-def notes_of(text: str, reason: str, *, is_expected: bool) -> list[Note]:
-    """Return the count of the words of a text that is left out; nothing if it has none."""
-    count = count_words(text)
-    return [Note("word", reason, is_expected, count)] if count else []
-
-
 def with_absolute_links(text: str, of_link: Callable[[str], str]) -> str:
     """
     Return a Markdown text with other targets of links, images and references.
@@ -175,57 +164,31 @@ def plain_notes(text: str) -> str:
 
     Their text is indented, so CommonMark takes it for code, or for a part of the title.
     """
-    if not any(mark in text for mark in _NOTE_MARKS):
-        return text
-    lines = _LINE_END.split(text)
-    plain: list[str] = []
-    # The columns of the notes that the line is in, the outermost first.
-    open_notes: list[int] = []
-    fence = ""
-    for number, line in enumerate(lines):
-        content = line.strip()
-        expanded = _with_spaces(line)
-        column = len(expanded) - len(expanded.lstrip())
-        while open_notes and content and not fence and column < open_notes[-1] + 4:
-            open_notes.pop()
-            plain.append("")
-        inset = min(column, 4 * len(open_notes))
-        if not fence and _is_note_title(content, column, lines[number + 1 : number + 4]):
-            plain += ["", " " * (column - inset) + _shown_title(content), ""]
-            open_notes.append(column)
+    # A note in a note is found after the outer one has lost its indentation.
+    for _ in range(_DEEPEST_NOTE if any(mark in text for mark in _NOTE_MARKS) else 0):
+        before = text
+        text = _without_outer_notes(text)
+        if text == before:
+            break
+    return text
+
+
+def _without_outer_notes(text: str) -> str:
+    mask = masked(text, has_indented_code=False)
+    parts = []
+    position = 0
+    for note in _NOTE.finditer(mask):
+        if note.start() < position:
             continue
-        plain.append(expanded[inset:] if open_notes else line)
-        if fence:
-            fence = "" if content.startswith(fence) and not content.strip(fence[0]) else fence
-        elif found := _FENCE.match(content):
-            fence = found[0]
-    return "\n".join(plain)
-
-
-def _with_spaces(line: str) -> str:
-    """Return a line that is indented with spaces instead of tabs."""
-    content = line.lstrip(" \t")
-    return line[: len(line) - len(content)].expandtabs(4) + content
-
-
-def _is_note_title(content: str, column: int, lines_below: list[str]) -> bool:
-    """Return whether a line is the title of a note: what follows it is indented."""
-    if not content.startswith(("!", "?", "=")) or not _NOTE.fullmatch(content):
-        return False
-    below = next((line for line in lines_below if line.strip()), "")
-    return _with_spaces(below).startswith(" " * (column + 4))
-
-
-def _shown_title(content: str) -> str:
-    """Return the title of a note or tab as people see it: that of a note without one is its kind."""
-    found = _NOTE.fullmatch(content)
-    if found is None:
-        return content
-    title = found["kind"].capitalize() if found["title"] is None else found["title"]
-    return f"**{title}**" if title else ""
-
-
-def from_plain_text(text: str) -> str:
-    """Return plain text as Markdown, in which no line is a heading, a rule, code or a tag."""
-    escaped = _TAG_START.sub(r"\\<", text)
-    return _MARKUP.sub(r"\1\\", escaped)
+        indent = note["indent"]
+        line = rf"{indent}(?: {{4}}|\t)"
+        # At most two blank lines are above the text.
+        content = re.compile(rf"(?:[ \t]*\n){{0,2}}(?:{line}.*(?:\n|\Z)(?:[ \t]*\n)*+)++").match(text, note.end())
+        if not content:
+            continue
+        title = note["kind"].capitalize() if note["title"] is None else text[slice(*note.span("title"))]
+        shown = f"{indent}**{title}**\n" if title else ""
+        inner = re.sub(f"(?m)^{line}", indent, content[0])
+        parts += [text[position : note.start()], f"\n{shown}\n{inner}\n"]
+        position = content.end()
+    return "".join(parts) + text[position:]

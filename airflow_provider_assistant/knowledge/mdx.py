@@ -6,8 +6,8 @@ import re
 from itertools import islice, pairwise
 from textwrap import dedent
 
-from airflow_provider_assistant.knowledge.markdown import masked, notes_of, without_comments
-from airflow_provider_assistant.parsing.pages import Note
+from airflow_provider_assistant.knowledge.markdown import masked, without_comments
+from airflow_provider_assistant.parsing.pages import Note, notes_of
 
 
 def names(text: str) -> frozenset[str]:
@@ -21,7 +21,7 @@ NOT_SHOWN = names(
     "rel slug src srcset style tag target template theme to type url value variant viewbox"
 )
 # Fields that are the title of what is below them.
-TITLES = names("header heading label name question subtitle title")
+TITLES = names("header heading label name question subtitle tab title")
 # One word in lower case, a path or an address.
 _IDENTIFIER = re.compile(r"[a-z0-9_./:#?=&%@+~-]*|https?://\S*|[/.#]\S*")
 
@@ -33,12 +33,9 @@ for _ in range(4):
 _ATTRIBUTE = re.compile(rf"\s+(?:([\w:.-]+)(?:\s*=\s*({_STRING}|{_BRACES}))?|{_BRACES})", re.DOTALL)
 # A fragment has no name.
 _TAG = re.compile(rf"</?(?P<name>[A-Za-z][\w.:-]*|(?=>))(?P<attributes>(?>{_ATTRIBUTE.pattern})*+)\s*/?>", re.DOTALL)
-_IMPORT = re.compile(
-    r"""^import\s+(?:[\w$*][\w$*,\ ]*)?(?:\{[\w$,\s]*\}\s*)?(?:from\s*)?(?:"[^"\n]+"|'[^'\n]+')[ \t]*;?[ \t]*$""",
-    re.MULTILINE,
-)
-_EXPORT = re.compile(
-    r"^export\s+(?:[{*]|default\s+(?:async\b|class\b|function\b|[({\[]|[\w$.]+[ \t]*;?[ \t]*$)"
+_SCRIPT = re.compile(
+    r"""^import\s+(?:[\w$*][\w$*,\ ]*)?(?:\{[\w$,\s]*\}\s*)?(?:from\s*)?(?:"[^"\n]+"|'[^'\n]+')[ \t]*;?[ \t]*$"""
+    r"|^(?P<export>export)\s+(?:[{*]|default\s+(?:async\b|class\b|function\b|[({\[]|[\w$.]+[ \t]*;?[ \t]*$)"
     r"|(?:async\s+function|class|const|function|let|var)\b\s*\*?\s*[\w$]*\s*(?:[={(:<\[]|extends\b))",
     re.MULTILINE,
 )
@@ -70,23 +67,27 @@ def without_jsx(text: str) -> tuple[str, list[Note]]:
     """
     notes: list[Note] = []
     text = text.replace(_BORDER, "\ufffd")
-    text = _without(_IMPORT, text, "in an import", notes)
-    text = _without(_EXPORT, text, "in an export", notes)
+    text = _without_scripts(text, notes)
     text, found = without_comments(text, "{/*", "*/}", masked(text, has_indented_code=False))
     notes += found
     parts = [dedent(part).strip("\n") for part in _without_tags(text, notes).split(_BORDER)]
     return "\n\n".join(part for part in parts if part.strip()) + "\n", notes
 
 
-def _without(pattern: re.Pattern[str], text: str, reason: str, notes: list[Note]) -> str:
+def _without_scripts(text: str, notes: list[Note]) -> str:
     mask = masked(text, has_indented_code=False)
     kept = []
     position = 0
-    while found := pattern.search(mask, position):
-        end = _end_of_script(text, found.start()) if pattern is _EXPORT else found.end()
-        kept.append(text[position : found.start()])
-        part = text[found.start() : end]
-        notes += notes_of(part, reason, is_expected=not (pattern is _EXPORT and _PROSE.search(part)))
+    while found := _SCRIPT.search(mask, position):
+        start, end = found.span()
+        kept.append(text[position:start])
+        if found["export"]:
+            end = _end_of_script(text, start)
+            # An export may be a text for readers that a component shows.
+            has_prose = _PROSE.search(text[start:end]) is not None
+            notes += notes_of(text[start:end], "in an export", is_expected=not has_prose)
+        else:
+            notes += notes_of(found[0], "in an import", is_expected=True)
         position = end
     return "".join(kept) + text[position:]
 

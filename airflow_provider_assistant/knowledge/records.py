@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeAlias
 
-from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.knowledge.folder import joined
+from airflow_provider_assistant.knowledge.addresses import joined
 from airflow_provider_assistant.knowledge.front_matter import fields_of, unpublished
 from airflow_provider_assistant.knowledge.markdown import with_absolute_links
 from airflow_provider_assistant.knowledge.rows import (
@@ -149,14 +148,7 @@ def _page(item: Any, content: Field, parser: ChildParser | None) -> Page:
         return Page(text=text)
     # All of the text is content, also beside a `main` in it. No end tag of the text closes an element of this name.
     body = f"<!doctype html><body><{_ELEMENT}>{text}</{_ELEMENT}></body>".encode("utf-8", "replace")
-    try:
-        return parser.parse(".html", body, encoding="utf-8", select=_ELEMENT)
-    except ModuleNotFoundError as error:
-        raise AssistantInputError(
-            f"HTML cannot be read, because {error.name} is not installed",
-            todo="Run pip install 'airflow-provider-assistant[files]'.",
-            field="html",
-        ) from None
+    return parser.parse(".html", body, encoding="utf-8", select=_ELEMENT)
 
 
 def _address(item: Any, field: Field) -> str | None:

@@ -12,7 +12,8 @@ from textwrap import dedent
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from airflow_provider_assistant.knowledge.markdown import count_words, masked, plain_notes
+from airflow_provider_assistant.knowledge.markdown import masked, plain_notes
+from airflow_provider_assistant.parsing.pages import count_words
 
 # A longer heading is a paragraph that somebody marked as one. A title that long would be of no use.
 LONGEST_HEADING = 200

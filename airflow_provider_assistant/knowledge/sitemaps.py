@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
-from xml.parsers import expat
+from xml.etree import ElementTree
 
 import httpx
 
@@ -27,7 +26,9 @@ DEEPEST_INDEX, MOST_SITEMAPS = 3, 1000
 GZIP = b"\x1f\x8b"
 # User name and password in an address.
 _USER = re.compile(r"//[^/]*@")
-# A feed has a handful of levels. Longer texts are not addresses or dates.
+# A few bytes of XML become gigabytes with these.
+_ENTITIES = tuple("<!ENTITY".encode(encoding) for encoding in ("utf-8", "utf-16-le", "utf-16-be"))
+# A feed has a handful of levels. Longer texts are not addresses.
 DEEPEST, LONGEST_TEXT = 100, 10_000
 # The element of an entry by the root element, without namespaces.
 ENTRY_BY_ROOT = {"urlset": "url", "sitemapindex": "sitemap", "rss": "item", "RDF": "item", "feed": "entry"}
@@ -135,84 +136,69 @@ def listing_of(content: bytes, limit: int) -> Listing:
     :param limit: Most addresses.
     :raises Skipped: The content is another kind of document, is not well-formed, or has more addresses.
     """
-    reader = _Reader(limit)
-    if content.lstrip(b"\xef\xbb\xbf \t\r\n")[:4].lower() == b"http":
-        for line in io.StringIO(content.decode("utf-8-sig", "replace")):
-            reader.add({"loc": line.strip()})
-        return reader.listing
-    parser = expat.ParserCreate()
-    parser.buffer_text = True
-    parser.StartElementHandler = reader.start
-    parser.EndElementHandler = reader.end
-    parser.CharacterDataHandler = reader.data
-    parser.EntityDeclHandler = reader.refuse_entity
-    try:
-        parser.Parse(content, True)
-    except expat.ExpatError as error:
-        raise Skipped(f"is not well-formed XML: {error}") from None
-    except (LookupError, UnicodeError) as error:
-        raise Skipped(f"has an unknown encoding: {error}") from None
-    return reader.listing
-
-
-class _Reader:
-    """
-    The handlers of the parser. Of what they have read, only addresses and dates are kept.
-
-    :param limit: Most addresses.
-    :ivar listing: What was found.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self.listing = Listing()
-        self._limit = limit
-        # Names of the elements that have begun and not ended, outermost first, without namespaces.
-        self._path: list[str] = []
-        # Texts of the current entry by the names of its elements.
-        self._entry: dict[str, str] = {}
-        self._text = ""
-
-    def refuse_entity(self, *_: Any) -> None:
+    if any(declaration in content for declaration in _ENTITIES):
         raise Skipped("declares entities, which sitemaps and feeds do not need")
-
-    def start(self, tag: str, attributes: dict[str, str]) -> None:
-        name = tag.rpartition(":")[2]
-        if not self._path and name not in ENTRY_BY_ROOT:
-            raise Skipped(f"has the root element {name[:40]!r}, so it is neither a sitemap nor a feed")
-        self._path.append(name)
-        self._text = ""
-        root = self._path[0]
-        self.listing.is_index = root == "sitemapindex"
-        if len(self._path) > DEEPEST:
-            raise Skipped(f"has more than {DEEPEST} levels")
-        # Atom has the address in an attribute, and links that do not lead to the page.
-        is_page = attributes.get("rel", "alternate") == "alternate" and "href" in attributes
-        if root == "feed" and self._path[-2:] == ["entry", "link"] and is_page:
-            self._entry.setdefault("link", attributes["href"])
-
-    def data(self, text: str) -> None:
-        if len(self._text) < LONGEST_TEXT:
-            self._text += text[:LONGEST_TEXT]
-
-    def end(self, _tag: str) -> None:
-        name = self._path.pop()
-        text, self._text = self._text.strip(), ""
-        if not self._path:
-            return
-        entry_name = ENTRY_BY_ROOT[self._path[0]]
-        if name == entry_name:
-            self.add(self._entry)
-            self._entry = {}
-        elif self._path[-1] == entry_name and text:
-            self._entry.setdefault(name, text)
-
-    def add(self, entry: dict[str, str]) -> None:
-        url = entry.get("loc") or entry.get("link")
+    is_text = content.lstrip(b"\xef\xbb\xbf \t\r\n")[:4].lower() == b"http"
+    listing = Listing()
+    for kind, entry in _entries_of_text(content) if is_text else _entries_of_xml(content):
+        listing.is_index = kind == "sitemap"
+        url = (entry.get("loc") or entry.get("link") or "")[:LONGEST_TEXT]
         dates = [iso_date(entry[name]) for name in DATES if name in entry]
         if url:
-            self.listing.dates.setdefault(url, next(filter(None, dates), None))
-        if len(self.listing.dates) > self._limit:
-            raise Skipped(f"lists more than {self._limit:,} addresses")
+            listing.dates.setdefault(url, next(filter(None, dates), None))
+        if len(listing.dates) > limit:
+            raise Skipped(f"lists more than {limit:,} addresses")
+    return listing
+
+
+def _entries_of_text(content: bytes) -> Iterator[tuple[str, dict[str, str]]]:
+    for line in io.StringIO(content.decode("utf-8-sig", "replace")):
+        yield "url", {"loc": line.strip()}
+
+
+def _entries_of_xml(content: bytes) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the name of each entry, and its texts by the names of their elements. Nothing else is kept in memory."""
+    # The elements that have begun and not ended, outermost first.
+    path: list[ElementTree.Element] = []
+    entry: dict[str, str] = {}
+    try:
+        # Entities are refused before, and what was read is removed from the tree.
+        for event, element in ElementTree.iterparse(io.BytesIO(content), ("start", "end")):  # noqa: S314
+            name = _name_of(element)
+            if event == "start":
+                path.append(element)
+                _check_place(path)
+                continue
+            path.pop()
+            if not path:
+                return
+            kind = ENTRY_BY_ROOT[_name_of(path[0])]
+            if name == kind:
+                yield kind, entry
+                entry = {}
+            elif _name_of(path[-1]) == kind:
+                text = (element.text or "").strip()
+                # Atom has the address in an attribute, and links that do not lead to the page.
+                if kind == "entry" and name == "link" and element.get("rel", "alternate") == "alternate":
+                    text = element.get("href", "")
+                if text:
+                    entry.setdefault(name, text)
+            path[-1].remove(element)
+    except (ElementTree.ParseError, LookupError, ValueError) as error:
+        raise Skipped(f"is not well-formed XML: {error}") from None
+
+
+def _name_of(element: ElementTree.Element) -> str:
+    """Return the name of an element without its namespace."""
+    return element.tag.rpartition("}")[2]
+
+
+def _check_place(path: list[ElementTree.Element]) -> None:
+    root = _name_of(path[0])
+    if root not in ENTRY_BY_ROOT:
+        raise Skipped(f"has the root element {root[:40]!r}, so it is neither a sitemap nor a feed")
+    if len(path) > DEEPEST:
+        raise Skipped(f"has more than {DEEPEST} levels")
 
 
 def iso_date(text: str) -> str | None:

@@ -3,40 +3,37 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta, timezone
+from functools import partial
 from typing import Literal
-from urllib.parse import urljoin
 
 import httpx
 
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
-from airflow_provider_assistant.knowledge import rows
-from airflow_provider_assistant.knowledge.addresses import host_of, web_address
+from airflow_provider_assistant.knowledge.addresses import host_of, joined, web_address
 from airflow_provider_assistant.knowledge.fetch import LEAVE_OUT, Fetcher, File, Skipped, WebsiteTimeoutError
+from airflow_provider_assistant.knowledge.front_matter import time_of, unpublished
 from airflow_provider_assistant.knowledge.markdown import with_absolute_links
-from airflow_provider_assistant.knowledge.rows import DocumentRow, DocumentRows, Item, Unreadable, text_of
+from airflow_provider_assistant.knowledge.rows import DocumentRow, DocumentRows, Item, Unreadable, document_rows
 from airflow_provider_assistant.knowledge.sitemaps import iso_date, listed_pages
-from airflow_provider_assistant.parsing.child import ChildParser, UnreadableFileError
-from airflow_provider_assistant.parsing.html import check_selector
+from airflow_provider_assistant.parsing.child import LIBRARIES, ChildParser, UnreadableFileError, check_installed
+from airflow_provider_assistant.parsing.html import DEFAULT_REMOVE, check_selectors
 from airflow_provider_assistant.parsing.pages import Note, Page
 from airflow_provider_assistant.texts import counted
 
 HTML = frozenset({"text/html", "application/xhtml+xml"})
 # Bytes of a page, and processor seconds to parse it. One of 100 kB takes a tenth of a second.
 LARGEST_PAGE, PAGE_SECONDS = 5_000_000, 60.0
-LIBRARIES = ("protego", "bs4", "lxml", "markdownify")
 DOUBLE = "is the same page as another address"
 UNCHANGED = "has not changed since changed_since"
 # The last time zone on earth in which a day ends.
 LAST_ZONE = timezone(timedelta(hours=-12))
-_NOINDEX = re.compile(r"(?:^|,|robots\s*:|googlebot\s*:)\s*(?:noindex|none)\s*(?:,|$)", re.IGNORECASE)
-# Not the rules that have a colon, too: max-snippet, max-image-preview, unavailable_after.
+# A rule for another crawler. Some other rules have a colon, too: max-snippet, max-image-preview, unavailable_after.
 _OTHER_CRAWLER = re.compile(r"\s*(?!robots|googlebot|max-|unavailable_)[\w-]+\s*:", re.IGNORECASE)
 
 
@@ -46,9 +43,8 @@ def website_documents(
     include: Callable[[str], bool] | None = None,
     include_noindex: bool = False,
     changed_since: str | date | None = None,
-    languages: str | Collection[str] = (),
-    select: str | Collection[str] = (),
-    remove: str | Collection[str] | None = None,
+    select: str = "",
+    remove: str = DEFAULT_REMOVE,
     hosts: Collection[str] = (),
     on_error: Literal["fail", "skip"] = "fail",
     strict: bool = False,
@@ -74,18 +70,9 @@ def website_documents(
         Default: False.
     :param changed_since: Day or time, in UTC unless it names another zone. Pages that did not change since, as the
         sitemap says, are left out; load the others with ``missing_in="groups"``. Default: None, all are read.
-    :param languages: Languages of the pages to read, such as ``en``, which includes ``en-GB``. A page that does not
-        name its language is read. Default: all.
-    :param select: Selectors of CSS for the content of a page, such as ``.article-body``. Default: none, the main part
-        is found by its tags.
-    :param remove: Selectors of CSS for parts of a page that are not content. Default: None, those of
-        ``airflow_provider_assistant.parsing.html.DEFAULT_REMOVE``.
+    :param select: See :func:`.file_documents`, as ``remove``, ``on_error`` and ``strict``.
     :param hosts: Hosts besides those in ``source`` that pages, sitemaps and redirects may be on, such as
         ``www.example.com``. Default: none.
-    :param on_error: What to do with a page that cannot be read, also after retries. ``skip``: return a row without
-        key and content, which the load rejects, so that no document of the page looks stale. Default: ``fail``.
-    :param strict: Whether pages that are left out and could hold content are an error, after the last document.
-        Default: False, they are a warning.
     :param requests_per_second: Maximum number of requests per second. Default: 1.
     :param max_pages: Maximum number of pages. More are an error. Default: 10,000.
     :param sample: Number of pages to read, the first ones, for a look at a website. Default: None, all.
@@ -105,11 +92,8 @@ def website_documents(
             f"{requests_per_second}, {max_pages}, {timeout} and {sample}",
             field="requests_per_second",
         )
-    for library in LIBRARIES:
-        if importlib.util.find_spec(library) is None:
-            raise AssistantInputError(
-                f"{library} is not installed", todo="Run pip install 'airflow-provider-assistant[website]'."
-            )
+    check_installed(("protego", *LIBRARIES["html"]), "website")
+    check_selectors(select=select, remove=remove)
     # One more than allowed shows that there are too many, even if the source never ends.
     given = [source] if isinstance(source, str) else itertools.islice(source, max_pages + 1)
     starts = list(map(_checked_address, given))
@@ -125,19 +109,14 @@ def website_documents(
         include=include or (lambda _: True),
         include_noindex=include_noindex,
         changed_since=None if changed_since is None else _moment(changed_since),
-        languages=frozenset(map(str.lower, _several(languages))),
-        selectors=_checked_selectors(select=select, remove=remove),
+        selectors={"select": select, "remove": remove},
         on_error=on_error,
         max_pages=max_pages,
         sample=sample,
     )
     listed = ((url, None) for url in starts)
     items = site.items(listed if not isinstance(source, str) else listed_pages(starts[0], fetcher))
-    return rows.document_rows(_checked_items(items, starts[:1]), unit="page", todo="", on_error=on_error, strict=strict)
-
-
-def _several(texts: str | Collection[str]) -> Collection[str]:
-    return [texts] if isinstance(texts, str) else texts
+    return document_rows(_checked_items(items, starts[:1]), unit="page", todo="", on_error=on_error, strict=strict)
 
 
 def _checked_address(address: str) -> httpx.URL:
@@ -151,22 +130,13 @@ def _checked_address(address: str) -> httpx.URL:
     return url
 
 
-def _checked_selectors(**given: str | Collection[str] | None) -> dict[str, str]:
-    """Return the selectors that are given as options of the parser."""
-    selectors = {name: ", ".join(_several(parts)) for name, parts in given.items() if parts is not None}
-    for name, selector in selectors.items():
-        check_selector(selector, name)
-    return selectors
-
-
 def _moment(given: str | date) -> datetime:
-    try:
-        moment = datetime.fromisoformat(str(given))
-    except ValueError:
+    moment = time_of(str(given))
+    if moment is None:
         raise AssistantInputError(
             f"changed_since must be a day or a time in ISO format, not {given!r}", field="changed_since"
-        ) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        )
+    return moment
 
 
 def _latest_moment(listed: str) -> datetime:
@@ -179,20 +149,20 @@ def _latest_moment(listed: str) -> datetime:
 
 def _checked_items(items: Iterator[Item], starts: list[httpx.URL]) -> Iterator[Item]:
     """Yield the items, and raise an error if no page was read although all were to be read."""
-    left_out: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
     is_read = False
     for item in items:
-        if not isinstance(item, Note | Unreadable):
-            is_read = True
+        if isinstance(item, Note):
+            reasons[item.reason] += item.unit == "page"
         elif isinstance(item, Unreadable):
-            left_out["cannot be read"] += 1
-        elif item.unit == "page":
-            left_out[item.reason] += 1
+            reasons["cannot be read"] += 1
+        else:
+            is_read = True
         yield item
-    if not is_read and UNCHANGED not in left_out:
-        reasons = "; ".join(f"{counted(number, 'page')} left out: {reason}" for reason, number in left_out.items())
+    if not is_read and UNCHANGED not in reasons:
+        left_out = "; ".join(f"{counted(number, 'page')} left out: {reason}" for reason, number in (+reasons).items())
         where = starts[0] if starts else "the source"
-        raise AssistantInputError(f"{where} leads to no page that can be read. {reasons}", field="source")
+        raise AssistantInputError(f"{where} leads to no page that can be read. {left_out}", field="source")
 
 
 @dataclass
@@ -208,7 +178,6 @@ class _Site:
     include: Callable[[str], bool]
     include_noindex: bool
     changed_since: datetime | None
-    languages: frozenset[str]
     selectors: dict[str, str]
     on_error: str
     max_pages: int
@@ -268,16 +237,16 @@ class _Site:
                 raise
             yield Unreadable(str(self.fetcher.address), error.happened)
         else:
-            address, base = str(file.url), text_of(page.fields.get("base")) or ""
+            address = str(file.url)
             yield from (replace(note, name=address) for note in page.notes)
             yield DocumentRow(
                 key=address,
                 parent=address,
-                title=text_of(page.fields.get("title")),
-                content=with_absolute_links(page.text, lambda target: _joined(_joined(address, base), target)),
-                category=text_of(page.fields.get("category")),
+                title=page.field("title"),
+                content=with_absolute_links(page.text, partial(joined, address)),
+                category=page.field("category"),
                 url=address,
-                date=self.pages[url] or iso_date(text_of(page.fields.get("date")) or ""),
+                date=self.pages[url] or iso_date(page.field("date") or ""),
             )
 
     def _parsed(self, file: File, url: httpx.URL, parser: ChildParser) -> Page:
@@ -293,21 +262,17 @@ class _Site:
             page: Page = parser.parse(".html", file.content, encoding=file.encoding, **self.selectors)
         except UnreadableFileError as error:
             raise AssistantInputError(f"{file.url} {error}", todo=LEAVE_OUT, field="source") from None
-        said = {name: ", ".join(_several(value)) for name, value in page.fields.items()}
-        robots = [said.get("robots", ""), *file.headers.get_list("x-robots-tag")]
-        if not self.include_noindex and any(map(is_noindex, robots)):
+        robots = [page.field("robots") or "", *file.headers.get_list("x-robots-tag")]
+        if not self.include_noindex and is_noindex(robots):
             raise Skipped("asks not to be indexed", is_expected=True)
-        if said.get("redirect"):
+        if page.field("redirect"):
             raise Skipped("leads to another page", is_expected=True)
-        if said.get("obstacle"):
-            raise Skipped(said["obstacle"])
+        if obstacle := page.field("obstacle"):
+            raise Skipped(obstacle)
         if not page.text.strip():
             raise Skipped("has no main text")
-        language = (said.get("language") or file.headers.get("content-language", "")).lower().replace("_", "-")
-        if self.languages and language and self.languages.isdisjoint({language, language.partition("-")[0]}):
-            raise Skipped("is in another language", is_expected=True)
-        canonical = web_address(said.get("canonical", ""), file.url)
-        content = hashlib.sha256(f"{said.get('title')} {page.text}".encode()).digest()
+        canonical = web_address(page.field("canonical") or "", file.url)
+        content = hashlib.sha256(f"{page.field('title')} {page.text}".encode()).digest()
         if content in self._contents or self._has_canonical(canonical, {url, file.url}):
             raise Skipped(DOUBLE, is_expected=True)
         self._contents.add(content)
@@ -323,18 +288,12 @@ class _Site:
         return False
 
 
-def _joined(base: str, target: str) -> str:
-    try:
-        return urljoin(base, target)
-    except ValueError:
-        return target
-
-
-def is_noindex(robots: str) -> bool:
+def is_noindex(robots: Iterable[str]) -> bool:
     """
     Return whether search engines must not show a page.
 
-    :param robots: Content of the meta tag ``robots``, or of one header ``X-Robots-Tag``. It may begin with the name of
-        a crawler; the rules for others than Google's do not count.
+    :param robots: Contents of the meta tag ``robots`` and of headers ``X-Robots-Tag``. One may begin with the name of a
+        crawler; the rules for others than Google's do not count.
     """
-    return bool(_NOINDEX.search(robots)) and not _OTHER_CRAWLER.match(robots)
+    rules = [rule for rule in robots if not _OTHER_CRAWLER.match(rule)]
+    return bool(unpublished({"robots": rules}, datetime.now(UTC)))

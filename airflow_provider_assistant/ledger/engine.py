@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -17,100 +16,43 @@ _DRIVER_SETTINGS = {"autocommit", "connection_factory", "context", "cursor_facto
 ENCODINGS = {"UTF8", "UNICODE"}
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """
-    An error after which another attempt cannot succeed.
-
-    :param pattern: Regular expression that finds it in the SQLSTATE and the driver's text, in lower case. A connection
-        that fails has no SQLSTATE.
-    :param todo: What to do, in sentences.
-    """
-
-    pattern: str
-    todo: str
-
-
-# The first one counts.
-_CAUSES = (
-    Cause(
-        "statement pooling",
-        "Set pool_mode = transaction or session for this database in PgBouncer, which pools statements, or "
-        "connect to PostgreSQL itself.",
+# What to do about errors after which another attempt cannot succeed. The keys are regular expressions that find them in
+# the SQLSTATE and the driver's text, in lower case; a connection that fails has no SQLSTATE. The first one counts.
+_TODO_BY_CAUSE = {
+    "statement pooling": "Set pool_mode = transaction or session for this database in PgBouncer, which pools "
+    "statements, or connect to PostgreSQL itself.",
+    "unsupported startup parameter": "PgBouncer does not pass a setting on: remove it from the extra of the "
+    "connection, and set it for the role instead: ALTER ROLE … SET ….",
+    "prepared statement .* (does not exist|already exists)": "Remove prepare_threshold from the extra of the "
+    "connection: the pooler does not keep prepared statements.",
+    "unrecognized configuration parameter|invalid (uri query parameter|connection option|port number)|bad value for"
+    "|invalid value for parameter|invalid .* value:|invalid .*value .* for connection option": "Correct or remove this "
+    "setting in the connection: libpq, the client library of PostgreSQL, does not accept it.",
+    "certificate|private key file|sslkey|does not match host name|weak sslmode": "Set sslrootcert in the extra of the "
+    "connection to the file of the CA that signed the server's certificate, on every worker, and host to a name in the "
+    "certificate. If the server asks for one of this client, set sslcert and sslkey; only its owner may read sslkey.",
+    "does not support ssl|ssl is not (enabled|supported)": "Enable SSL on the server or the pooler, or change sslmode "
+    "in the extra of the connection.",
+    "no encryption|ssl off|ssl required|no pg_hba.conf entry": "Set sslmode=require in the extra of the connection, if "
+    "the server requires it, or allow this worker in the server's pg_hba.conf.",
+    "^28|authentication failed|no password supplied|role .* does not exist|no such user|not permitted to log in": (
+        "Correct login and password of the connection."
     ),
-    Cause(
-        "unsupported startup parameter",
-        "PgBouncer does not pass this setting on: remove it from the extra of the connection, and set it for the "
-        "role instead: ALTER ROLE … SET ….",
-    ),
-    Cause(
-        "prepared statement .* (does not exist|already exists)",
-        "Remove prepare_threshold from the extra of the connection: the pooler does not keep prepared statements.",
-    ),
-    Cause(
-        "unrecognized configuration parameter|invalid (uri query parameter|connection option|port number)|bad value for"
-        "|invalid value for parameter|invalid .* value:|invalid .*value .* for connection option",
-        "Correct or remove this setting in the connection: libpq, the client library of PostgreSQL, does not "
-        "accept it.",
-    ),
-    Cause(
-        "private key file|sslkey|could not (read|load) certificate|requires a valid client certificate"
-        "|certificate authentication failed",
-        "Correct sslcert and sslkey, the client certificate, in the extra of the connection. Only its owner may "
-        "read the file of sslkey.",
-    ),
-    Cause(
-        "certificate|does not match host name|weak sslmode",
-        "Set sslrootcert in the extra of the connection to the file of the CA that signed the server's "
-        "certificate, on every worker, and host to a name in the certificate.",
-    ),
-    Cause(
-        "does not support ssl|ssl is not (enabled|supported)",
-        "Enable SSL on the server or the pooler, or change sslmode in the extra of the connection.",
-    ),
-    Cause(
-        "no encryption|ssl off|ssl required|no pg_hba.conf entry",
-        "Set sslmode=require in the extra of the connection, if the server requires it, or allow this worker in "
-        "the server's pg_hba.conf.",
-    ),
-    Cause(
-        "^28|authentication failed|no password supplied|role .* does not exist|no such user|not permitted to log in",
-        "Correct login and password of the connection.",
-    ),
-    Cause(
-        "^3d|database .* does not exist|no such database",
-        "Create the database, or correct its name, which is the schema of the Airflow connection.",
-    ),
-    Cause(
-        "^25006|read-only (transaction|mode)|during recovery",
-        "The database is read-only, as a standby is: give the host of the primary. With several hosts, set "
-        "target_session_attrs=read-write in the extra of the connection.",
-    ),
-    Cause(
-        "^42501|permission denied|must be owner of|not authorized",
-        "Let an administrator grant the rights. The tables of a ledger are created by the first command that "
-        "opens it, such as 'airflow assistant ledger list' with a connection that may create tables.",
-    ),
-    Cause(
-        "^42p01|^42703|^42804|^22p02|^22007|no such (table|column)|has no column named|isoformat|couldn't parse",
-        "Its tables were changed by hand, or are those of another application: undo the change, restore a "
-        "backup, or use another database.",
-    ),
-    Cause(
-        "not a database|unsupported file format|malformed|could not decode to utf-8",
-        "It is damaged, or not a SQLite database: correct the path, or restore a backup. 'sqlite3 FILE .recover' "
-        "saves what can still be read.",
-    ),
-    Cause(
-        "unable to open database file",
-        "The path is a folder, its folder does not exist, or this user may not use it: correct the path or its "
-        "permissions.",
-    ),
-    Cause(
-        "readonly database",
-        "Correct the permissions of the file and its folder.",
-    ),
-)
+    "^3d|database .* does not exist|no such database": "Create the database, or correct its name, which is the schema "
+    "of the Airflow connection.",
+    "^25006|read-only (transaction|mode)|during recovery": "The database is read-only, as a standby is: give the host "
+    "of the primary. With several hosts, set target_session_attrs=read-write in the extra of the connection.",
+    "^42501|permission denied|must be owner of|not authorized": "Let an administrator grant the rights. The tables of "
+    "a ledger are created by the first command that opens it, such as 'airflow assistant ledger list' with a "
+    "connection that may create tables.",
+    "^42p01|^42703|^42804|^22p02|^22007|no such (table|column)|has no column named|isoformat|couldn't parse": "Its "
+    "tables were changed by hand, or are those of another application: undo the change, restore a backup, or use "
+    "another database.",
+    "not a database|unsupported file format|malformed|could not decode to utf-8": "It is damaged, or not a SQLite "
+    "database: correct the path, or restore a backup. 'sqlite3 FILE .recover' saves what can still be read.",
+    "unable to open database file|readonly database": "The path is a folder, its folder does not exist, or this user "
+    "may not use it: correct the path, or the permissions of the file and its folder.",
+}
 
 
 class UnusableDatabaseError(sa.exc.SQLAlchemyError):
@@ -219,4 +161,4 @@ def todo_of(error: BaseException) -> str | None:
     if isinstance(error, UnusableDatabaseError):
         return error.todo
     text = f"{sqlstate_of(error)} {driver_text(error)}".lower()
-    return next((cause.todo for cause in _CAUSES if re.search(cause.pattern, text)), None)
+    return next((todo for pattern, todo in _TODO_BY_CAUSE.items() if re.search(pattern, text)), None)

@@ -21,7 +21,7 @@ import time
 import traceback
 import unicodedata
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
@@ -43,11 +43,11 @@ FILES_PER_PROCESS = 500
 RECURSION_LIMIT = 10_000
 
 # Modules of other packages that a module of this package needs.
-_LIBRARIES = {
+LIBRARIES = {
     "html": ("bs4", "lxml", "markdownify", "webencodings"),
     "pdf": ("pypdf",),
-    "sheets": ("bs4", "lxml", "markdownify", "openpyxl"),
-    "slides": ("bs4", "lxml", "markdownify"),
+    "sheets": ("lxml", "openpyxl"),
+    "slides": ("lxml",),
     "word": ("bs4", "lxml", "mammoth", "markdownify"),
 }
 # The module whose function ``page`` turns the bytes of a file into a page, by the suffix of the file's name.
@@ -63,6 +63,10 @@ FORMATS = {
     ".xlsm": "sheets",
     ".xlsx": "sheets",
 }
+# What errors of libraries mean, by their names. Another one means that the file is damaged.
+_PROBLEMS = {"DependencyError": "needs a library that is not installed", "LimitReachedError": "is too large"}
+# The code of lxml's syntax error if memory ends.
+_LXML_NO_MEMORY = 2
 
 
 class UnreadableFileError(ValueError):
@@ -73,10 +77,27 @@ class UnreadableFileError(ValueError):
     """
 
 
+def check_installed(libraries: Iterable[str], extra: str) -> None:
+    """
+    Check that libraries are installed, before they are needed in another process.
+
+    :param extra: The extra of this package that has them.
+    :raises AssistantInputError: One is not installed.
+    """
+    for library in libraries:
+        if importlib.util.find_spec(library) is None:
+            # It imports Airflow, which the process that parses files must not load.
+            from airflow_provider_assistant.exceptions import AssistantInputError
+
+            raise AssistantInputError(
+                f"{library} is not installed", todo=f"Run pip install 'airflow-provider-assistant[{extra}]'."
+            )
+
+
 @contextlib.contextmanager
 def library_call() -> Iterator[None]:
     """
-    Report whatever a library raises for a file as damage of the file.
+    Say what the error of a library means for a file: the file is damaged, if the error says nothing else.
 
     Only calls of libraries belong in this block: an error of this package is not the file's fault.
 
@@ -87,7 +108,11 @@ def library_call() -> Iterator[None]:
     except (MemoryError, RecursionError, UnreadableFileError):
         raise
     except Exception as error:  # noqa: BLE001 (the libraries raise anything)
-        raise UnreadableFileError(f"is damaged ({type(error).__name__})") from None
+        name = type(error).__name__
+        problem = _PROBLEMS.get(name, "is damaged")
+        if getattr(error, "code", None) == _LXML_NO_MEMORY:
+            problem = "is too large"
+        raise UnreadableFileError(f"{problem} ({name})") from None
 
 
 class ChildParser:
@@ -117,11 +142,9 @@ class ChildParser:
         :param kind: Suffix of the file's name, in lower case; one of ``FORMATS``.
         :param options: Options of the parser of this format, as JSON has them.
         :raises UnreadableFileError: The file is damaged, encrypted, too large or takes too long.
-        :raises ModuleNotFoundError: A library for this suffix is not installed.
+        :raises AssistantInputError: A library for this suffix is not installed.
         """
-        for library in _LIBRARIES[FORMATS[kind]]:
-            if importlib.util.find_spec(library) is None:
-                raise ModuleNotFoundError(f"No module named {library!r}", name=library)
+        check_installed(LIBRARIES[FORMATS[kind]], "files")
         if self._files >= FILES_PER_PROCESS:
             self.close()
         self._files += 1

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urljoin
 
-from airflow_provider_assistant.parsing.pages import Fields, Note, Page
+from airflow_provider_assistant.parsing.pages import Fields, Note, Page, count_words
 
 if TYPE_CHECKING:
     from bs4 import BeautifulSoup, Tag
@@ -69,7 +69,6 @@ _DEEPEST = 500
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 # A tag, a class, an id or the value of an attribute.
 _NAME = re.compile(r"[.#]?[\w-]+|\[[\w-]+=\w+\]")
-_WORD = re.compile(r"\w+")
 # Characters without white space: a page with more text has content.
 _LONGEST_NOTICE = 300
 # After at most five seconds. A page that is shown longer may be loaded again.
@@ -89,7 +88,7 @@ def page(content: bytes, *, encoding: str = "", remove: str = DEFAULT_REMOVE, se
     :param encoding: Charset that the header ``Content-Type`` names; empty if none.
     :param remove: Selectors of CSS for parts that are not content.
     :param select: Selector of CSS for the main part; empty to look for it.
-    :return: The fields ``title``, ``category``, ``date``, ``language``, ``canonical`` (an address), ``robots`` (what
+    :return: The fields ``title``, ``category``, ``date``, ``canonical`` (an address), ``robots`` (what
         the page tells search engines), ``redirect`` (where it leads at once) and ``obstacle`` (why it shows no content,
         as a predicate), if the page has them. The notes count the words that are left out.
     """
@@ -123,7 +122,7 @@ def page(content: bytes, *, encoding: str = "", remove: str = DEFAULT_REMOVE, se
     if heading and heading in fields.get("title", heading):
         fields["title"] = heading
     has_content = main.find(["code", "li", "pre", "table"]) is not None
-    text = writer.markdown(main)
+    text = writer.written(main)
     if not any(map(str.isprintable, set(text) - {" ", "\ufffd"})):
         text = ""
     if not has_content and len("".join(text.split())) <= _LONGEST_NOTICE:
@@ -135,24 +134,27 @@ def page(content: bytes, *, encoding: str = "", remove: str = DEFAULT_REMOVE, se
     return Page(fields, text, notes)
 
 
-def check_selector(selector: str, field: str) -> None:
+def check_selectors(**selectors: str) -> None:
     """
-    Check selectors of CSS before a page is read with them.
+    Check selectors of CSS, by the names of their parameters, before a page is read with them.
 
-    :param field: Name of the parameter, for the error.
-    :raises AssistantInputError: They are invalid.
+    :raises AssistantInputError: One is invalid.
     """
-    import soupsieve
+    for name, selector in selectors.items():
+        # The default, and no selector, need no library.
+        if selector in {"", DEFAULT_REMOVE}:
+            continue
+        import soupsieve
 
-    # It imports Airflow, which the process that parses files must not load.
-    from airflow_provider_assistant.exceptions import AssistantInputError
+        # It imports Airflow, which the process that parses files must not load.
+        from airflow_provider_assistant.exceptions import AssistantInputError
 
-    try:
-        soupsieve.compile(selector or "main")
-    except soupsieve.SelectorSyntaxError as error:
-        raise AssistantInputError(
-            f"{field}={selector!r} is not a selector of CSS: {str(error).splitlines()[0]}", field=field
-        ) from None
+        try:
+            soupsieve.compile(selector)
+        except soupsieve.SelectorSyntaxError as error:
+            raise AssistantInputError(
+                f"{name}={selector!r} is not a selector of CSS: {str(error).splitlines()[0]}", field=name
+            ) from None
 
 
 def _decoded(content: bytes, encoding: str, notes: list[Note]) -> str:
@@ -192,7 +194,6 @@ def _fields_of_head(soup: BeautifulSoup) -> Fields:
         "title": _one_line(soup.title and soup.title.get_text()),
         "category": contents.get("category") or contents.get("article:section"),
         "date": next((contents[name] for name in _DATES if contents.get(name)), ""),
-        "language": _one_line(soup.html and (soup.html.get("lang") or soup.html.get("xml:lang"))),
         "canonical": _one_line(canonical and canonical.get("href")),
         "robots": ", ".join(contents[name] for name in ("robots", "googlebot") if contents.get(name)),
         "redirect": redirect and redirect[1],
@@ -205,7 +206,7 @@ def _one_line(value: Any) -> str:
 
 
 def _word_count(tag: Tag) -> int:
-    return len(_WORD.findall(tag.get_text(" ")))
+    return count_words(tag.get_text(" "))
 
 
 def _drop(tag: Tag, reason: str, left_out: Counter[str]) -> None:
@@ -314,15 +315,13 @@ def _clean_times(main: Tag, left_out: Counter[str]) -> None:
         if time.parent is None:  # removed
             continue
         line = time.find_parent([*_HEADINGS, "p", "div", "li", "td", "th", "dt", "dd"])
-        date = _DATE.match(str(time.get("datetime")))
-        if (
-            line is not None
-            and line.name in {"p", "div"}
-            and line is not main
-            and _word_count(line) == _word_count(time)
-        ):
+        is_paragraph = line is not None and line.name in {"p", "div"} and line is not main
+        if line and is_paragraph and _word_count(line) == _word_count(time):
             _drop(line, "in a line that is only a <time>", left_out)
-        elif date and not {*date.groups()} & {number.zfill(2) for number in re.findall(r"\d+", time.get_text())}:
+            continue
+        date = _DATE.match(str(time.get("datetime")))
+        numbers = {number.zfill(2) for number in re.findall(r"\d+", time.get_text())}
+        if date and numbers.isdisjoint(date.groups()):  # neither the year nor the day
             left_out["in a relative <time>, written as its date"] += _word_count(time)
             time.string = date[0]
 

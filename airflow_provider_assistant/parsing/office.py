@@ -24,7 +24,7 @@ from airflow_provider_assistant.parsing.child import (
     library_call,
 )
 from airflow_provider_assistant.parsing.markdown import escaped
-from airflow_provider_assistant.parsing.pages import Note, Page
+from airflow_provider_assistant.parsing.pages import Note, Page, count_words
 
 # Values of attributes that stand for yes.
 ON = frozenset({"1", "on", "true"})
@@ -35,7 +35,6 @@ _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 # What stands between the words of XML, by the local name of an element.
 _MARKS = {"br": "\n", "cr": "\n", "den": "/", "p": "\n", "pt": "\n", "si": "\n", "tab": " ", "text": "\n"}
 _HAS_WORDS = re.compile(rb"<(?:\w+:)?(?:t|pt|text)[ />]")
-_WORD = re.compile(r"[^\W_]+")
 # Why the words of a part are not read, by the kind of a relation to it. Those that are expected come first.
 _EXPECTED = {
     "comments": "in a comment",
@@ -121,7 +120,7 @@ class Package:
 
         :param reason: Where they are, such as ``in a hidden row``.
         """
-        self._left_out[reason, is_expected] += len(words(text))
+        self._left_out[reason, is_expected] += count_words(text)
 
     def remove(self, element: Any, reason: str) -> None:
         """Remove an element from its part, and count its words."""
@@ -176,11 +175,6 @@ def relation_of(element: Any, relations: dict[str, Relation]) -> Relation | None
         if attribute.endswith("}id"):
             return relations.get(value)
     return None
-
-
-def words(text: str) -> list[str]:
-    """Return the words of a text, as they are counted."""
-    return _WORD.findall(text)
 
 
 def text_of(element: Any) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import dataclasses
+import re
+from dataclasses import dataclass
 
 # The value of a field: a text, or the items of a list.
 Fields = dict[str, "str | list[str]"]
+_WORD = re.compile(r"\w+")
 
 
 @dataclass(slots=True)
@@ -27,6 +30,17 @@ class Note:
     name: str = ""
 
 
+def count_words(text: str) -> int:
+    """Return the number of words of a text, which are runs of letters and digits."""
+    return sum(1 for _ in _WORD.finditer(text))
+
+
+def notes_of(text: str, reason: str, *, is_expected: bool) -> list[Note]:
+    """Return the count of the words of a text that is left out; nothing if it has none."""
+    count = count_words(text)
+    return [Note("word", reason, is_expected, count)] if count else []
+
+
 @dataclass(slots=True)
 class Page:
     """
@@ -38,6 +52,15 @@ class Page:
     :param notes: What the text does not hold.
     """
 
-    fields: Fields = field(default_factory=dict)
+    fields: Fields = dataclasses.field(default_factory=dict)
     text: str = ""
-    notes: list[Note] = field(default_factory=list)
+    notes: list[Note] = dataclasses.field(default_factory=list)
+
+    def field(self, *names: str) -> str | None:
+        """Return the first field of these names that has a text; of a list, its first text."""
+        for name in names:
+            value = self.fields.get(name, "")
+            for text in [value] if isinstance(value, str) else value:
+                if text.strip():
+                    return text.strip()
+        return None

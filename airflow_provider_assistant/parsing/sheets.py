@@ -9,11 +9,10 @@ from itertools import pairwise
 from typing import Any
 
 from airflow_provider_assistant.parsing.child import MOST_CHARACTERS, UnreadableFileError
-from airflow_provider_assistant.parsing.markdown import escaped, heading, link
-from airflow_provider_assistant.parsing.number_formats import NumberFormats
+from airflow_provider_assistant.parsing.markdown import escaped, heading, table, target
+from airflow_provider_assistant.parsing.number_formats import codes_of, shown
 from airflow_provider_assistant.parsing.office import ON, Package, relation_of, text_of
 from airflow_provider_assistant.parsing.pages import Page
-from airflow_provider_assistant.parsing.writer import table
 
 _CELL = re.compile(r"\$?([A-Z]{1,3})\$?([0-9]{1,7})")
 _BOOLEANS = {"0": "FALSE", "1": "TRUE"}
@@ -55,10 +54,11 @@ class _Values:
         self._strings: list[str] = []
         for name in package.related(package.main, "sharedStrings"):
             self._strings += map(_string, package.tree(name).iterfind("{*}si"))
-        styles = [package.tree(name) for name in package.related(package.main, "styles")]
+        self._codes: list[str] = []
+        for name in package.related(package.main, "styles"):
+            self._codes += codes_of(package.tree(name))
         properties = workbook.find("{*}workbookPr")
-        starts_in_1904 = properties is not None and properties.get("date1904") in ON
-        self._formats = NumberFormats(styles, starts_in_1904=starts_in_1904)
+        self._starts_in_1904 = properties is not None and properties.get("date1904") in ON
 
     def text(self, cell: Any) -> str:
         kind = cell.get("t", "n")
@@ -70,7 +70,11 @@ class _Values:
             return "".join(map(_string, cell.iterfind("{*}is")))
         if kind == "b":
             return _BOOLEANS.get(value, value)
-        return self._formats.shown(value, _number(cell.get("s"), 0)) if kind == "n" else value
+        if kind != "n":
+            return value
+        style = _number(cell.get("s"), 0)
+        code = self._codes[style] if style < len(self._codes) else "General"
+        return shown(value, code, starts_in_1904=self._starts_in_1904)
 
 
 class _Sheet:
@@ -114,7 +118,7 @@ class _Sheet:
                     self._package.leave_out(text, "behind a merged cell")
                 elif self._is_shown(row, column, text):
                     address = self.address_by_place.get((number, column))
-                    texts[column] = link(escaped(text), address) if address else escaped(text)
+                    texts[column] = f"[{escaped(text)}]({target(address)})" if address else escaped(text)
             # Many cells may show one long string.
             if characters > MOST_CHARACTERS:
                 raise UnreadableFileError(f"has more than {MOST_CHARACTERS:,} characters of text")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from airflow_provider_assistant.parsing.markdown import escaped, heading
+from airflow_provider_assistant.parsing.markdown import escaped, heading, table
 from airflow_provider_assistant.parsing.office import ON, Package, relation_of, text_of
 from airflow_provider_assistant.parsing.pages import Page
-from airflow_provider_assistant.parsing.writer import table
 
 _TITLES = frozenset({"title", "ctrTitle"})
 # Date, footer, header and number: they repeat on every slide, or change from day to day.

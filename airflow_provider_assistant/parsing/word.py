@@ -20,7 +20,7 @@ from lxml import etree
 
 from airflow_provider_assistant.parsing import writer
 from airflow_provider_assistant.parsing.child import library_call
-from airflow_provider_assistant.parsing.office import ON, Package, text_of, words
+from airflow_provider_assistant.parsing.office import ON, Package, text_of
 from airflow_provider_assistant.parsing.pages import Page
 
 _HEADING = re.compile(r"title|heading ([1-9])", re.IGNORECASE)
@@ -33,6 +33,7 @@ _WORDLESS = ("{*}blip", "{*}imagedata", "{*}softHyphen")
 # Other line breaks and blanks.
 _RENAMED = {"{*}cr": "br", "{*}ptab": "tab"}
 _DRAWINGS = ("{*}drawing", "{*}pict", "{*}object")
+_WORD = re.compile(r"\w+")
 # Tags within a paragraph, and other tags.
 _INLINE, _TAG = re.compile(r"</?(?:a|em|s|span|strong|sub|sup)\b[^>]*>"), re.compile(r"<[^>]*>")
 
@@ -71,7 +72,7 @@ def page(content: bytes) -> Page:
     package.leave_out(lost, "in an unknown element", is_expected=False)
     soup = BeautifulSoup(converted, "lxml")
     _clean(soup)
-    return package.page([writer.markdown(soup), *package.drawn_text(package.main)])
+    return package.page([writer.written(soup), *package.drawn_text(package.main)])
 
 
 def _read_styles(root: Any) -> dict[str | None, _Style]:
@@ -156,7 +157,7 @@ def _converted(package: Package, roots: dict[str, Any]) -> str:
 
 def _lost_words(text: str, converted: str) -> str:
     found = html.unescape(_TAG.sub(" ", _INLINE.sub("", converted)))
-    return " ".join((Counter(words(text)) - Counter(words(found))).elements())
+    return " ".join((Counter(_WORD.findall(text)) - Counter(_WORD.findall(found))).elements())
 
 
 def _clean(soup: BeautifulSoup) -> None:

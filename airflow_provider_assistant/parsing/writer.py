@@ -8,78 +8,77 @@ part of the number before it. Text that Markdown takes for markup, such as ``<na
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 from markdownify import MarkdownConverter
+
+from airflow_provider_assistant.parsing import markdown
 
 if TYPE_CHECKING:
     from bs4 import Tag
     from bs4.element import NavigableString
 
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
-# A tag, a comment or an entity.
-_MARKUP = re.compile(r"<(?=[A-Za-z/!?])|&(?=#?\w+;)")
 # The start of a heading, of a block of code or of the definition of a link.
 _BLOCK_START = re.compile(r"(?=#{1,6} |`{3}|~{3}|\[[^\]]+\]:)")
 # Below another line, it makes that one a heading or the header of a table.
 _UNDERLINE = re.compile(r"[-=|: ]*[-=][-=|: ]*$")
 _BACKTICKS = re.compile("`{3,}")
-# A bar without a backslash ends the cell of a table.
-_BAR = re.compile(r"(?<!\\)\|")
 # Characters without width, at which browsers may break a line.
 _INVISIBLE = re.compile("[\u200b\u2060\ufeff]")
 _NOT_A_TARGET = re.compile(r"#?$|(?:data|javascript|blob|vbscript):", re.IGNORECASE)
-_QUOTED = str.maketrans({" ": "%20", "(": "%28", ")": "%29", "<": "%3C", ">": "%3E", "\n": None, "\t": None})
 _MOST_COLUMNS = 1000
+# Digits of the number of an item, in Markdown.
+_MOST_DIGITS = 9
 
 
-def markdown(tree: Tag) -> str:
+def written(tree: Tag) -> str:
     """
     Return a tree of Beautiful Soup as Markdown.
 
     :param tree: It is changed.
     """
     for script in tree.find_all(["sup", "sub"]):
-        before = str(script.previous_sibling or "")
-        # A subscript is read correctly without a mark unless it continues a number.
-        if script.get_text().strip() and (script.name == "sup" or before[-1:].isdigit()):
-            mark = "^" if script.name == "sup" else "~"
-            script.insert(0, mark)
-            script.append(mark)
+        _mark_script(script)
+    for numbered in tree.find_all("ol"):
+        _number_items(numbered)
     for code in tree.find_all("code"):
         if code.br is not None and code.find_parent("pre") is None:
             code.name = "pre"
+    # Inner tables first: whether a table is a layout depends on what is in it.
     for grid in reversed(tree.find_all("table")):
-        for caption in grid.find_all("caption"):
-            caption.name = "p"
-            grid.insert_before(caption.extract())
-        if _is_layout(grid):
-            parts = grid.find_all(["thead", "tbody", "tfoot", "tr", "td", "th"])
-            for part in [part for part in parts if part.find_parent("table") is grid]:
-                part.name = "div"
-            grid.name = "div"
-    text = str(_Writer(heading_style="ATX", bullets="-").convert_soup(tree))
+        _flatten_table(grid)
+    text = str(_Writer(heading_style="ATX").convert_soup(tree))
     return re.sub(r"\n{3,}", "\n\n", text).strip()
 
 
-def table(rows: Sequence[Sequence[str]], *, has_header: bool = True) -> str:
-    """
-    Return a table.
+def _mark_script(script: Tag) -> None:
+    before = str(script.previous_sibling or "")
+    # A subscript is read correctly without a mark unless it continues a number.
+    if script.get_text().strip() and (script.name == "sup" or before[-1:].isdigit()):
+        mark = "^" if script.name == "sup" else "~"
+        script.insert(0, mark)
+        script.append(mark)
 
-    :param rows: Texts of the cells. Blank rows are left out.
-    :param has_header: Whether the first row is the header. Otherwise, the header is empty.
-    """
-    lines = [[_BAR.sub(r"\|", " ".join(cell.split())) for cell in row] for row in rows]
-    lines = [cells for cells in lines if any(cells)]
-    if not lines:
-        return ""
-    width = max(number for cells in lines for number, cell in enumerate(cells, 1) if cell)
-    if not has_header:
-        lines.insert(0, [])
-    lines.insert(1, ["---"] * width)
-    padded = [[*cells, *[""] * width][:width] for cells in lines]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in padded)
+
+def _number_items(numbered: Tag) -> None:
+    start = str(numbered.get("start"))
+    first = int(start) if start.isdecimal() and len(start) <= _MOST_DIGITS else 1
+    for number, item in enumerate(numbered.find_all("li", recursive=False), first):
+        item["value"] = str(number)
+
+
+def _flatten_table(grid: Tag) -> None:
+    """Make paragraphs of the caption of a table, and of all of it if it is a layout."""
+    for caption in grid.find_all("caption"):
+        caption.name = "p"
+        grid.insert_before(caption.extract())
+    if _is_layout(grid):
+        parts = grid.find_all(["thead", "tbody", "tfoot", "tr", "td", "th"])
+        for part in [part for part in parts if part.find_parent("table") is grid]:
+            part.name = "div"
+        grid.name = "div"
 
 
 def _is_layout(grid: Tag) -> bool:
@@ -136,7 +135,7 @@ class _Writer(MarkdownConverter):
         return text
 
     def escape(self, text: str, _: set[str]) -> str:
-        return _MARKUP.sub(r"\\\g<0>", text)
+        return markdown.MARKUP.sub(r"\\\g<0>", text)
 
     def convert_pre(self, el: Tag, _: str, parent_tags: set[str]) -> str:
         """Return a fence that is longer than those in the code."""
@@ -171,6 +170,13 @@ class _Writer(MarkdownConverter):
 
     convert_ol = convert_ul = convert_list
 
+    def convert_li(self, el: Tag, text: str, **_: Any) -> str:
+        """Return an item. markdownify counts the items before each one, which takes minutes for a long list."""
+        is_numbered = el.parent is not None and el.parent.name == "ol"
+        mark = f"{el['value']}. " if is_numbered else "- "
+        lines = indent(text.strip(), " " * len(mark))
+        return f"{mark}{lines.lstrip()}\n" if lines else "\n"
+
     def convert_button(self, el: Tag, text: str, parent_tags: set[str]) -> str:
         """Return what opens a panel as a paragraph, and what is in a sentence as it is."""
         beside: tuple[Any, Any] = (el.previous_sibling, el.next_sibling)
@@ -180,11 +186,11 @@ class _Writer(MarkdownConverter):
     convert_label = convert_button
 
     def convert_a(self, el: Tag, text: str, parent_tags: set[str]) -> str:
-        target = str(el.get("href") or "").strip()
+        address = str(el.get("href") or "").strip()
         # A link does not contain blocks.
-        if _NOT_A_TARGET.match(target) or "\n\n" in text:
+        if _NOT_A_TARGET.match(address) or "\n\n" in text:
             return text
-        el["href"], el["title"] = target.translate(_QUOTED), ""
+        el["href"], el["title"] = markdown.target(address), ""
         return str(self._base.convert_a(el, text, parent_tags))
 
     def convert_img(self, el: Tag, _: str, parent_tags: set[str]) -> str:
@@ -213,4 +219,4 @@ class _Writer(MarkdownConverter):
             rows.append(row)
         first = lines[0] if lines else el
         has_header = first.find_parent("thead") is not None or first.find("td") is None
-        return f"\n\n{table(rows, has_header=has_header)}\n\n"
+        return f"\n\n{markdown.table(rows, has_header=has_header)}\n\n"

@@ -133,10 +133,11 @@ def check_folder(path: str | None, name: str) -> None:
 
 
 @contextlib.contextmanager
-def reading(path: StoragePath) -> Iterator[None]:
+def reading(path: StoragePath, field: str = "source") -> Iterator[None]:
     """
     Convert the error of reading a file inside the ``with`` block into one of this package.
 
+    :param field: Name of the parameter that names the file, for the error.
     :raises AssistantInputError: The file does not exist, or must not or cannot be read.
     :raises AssistantStorageError: The object storage cannot be reached, or fails.
     """
@@ -155,7 +156,7 @@ def reading(path: StoragePath) -> Iterator[None]:
         if local_path(path) is None and is_storage_error and not isinstance(error, _NOT_OUTAGES):
             todo = "Check the connection and that this machine reaches the storage, then run the task again."
             raise AssistantStorageError(happened, safe=NOTHING_SENT, todo=todo) from error
-        raise AssistantInputError(happened, field="source") from error
+        raise AssistantInputError(happened, field=field) from error
 
 
 def check_inside(path: StoragePath, allowed_root: str | StoragePath | None) -> None:

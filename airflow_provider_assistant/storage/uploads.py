@@ -14,7 +14,7 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.api.call import Upload
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.storage.opening import StoragePath, check_inside, open_inside, usable_path
+from airflow_provider_assistant.storage.opening import StoragePath, check_inside, open_inside, reading, usable_path
 from airflow_provider_assistant.texts import is_encodable
 
 FileSource: TypeAlias = "str | os.PathLike[str] | ObjectStoragePath | BinaryIO"
@@ -50,27 +50,18 @@ def as_upload(
 
 
 def _check_readable(path: StoragePath) -> None:
-    try:
-        is_file = path.is_file()
-        size = path.stat().st_size
-    except FileNotFoundError:
-        is_file = False
-        size = 0
-    except OSError as error:
-        raise AssistantInputError(f"file {str(path)!r} cannot be read: {error}", field="file") from error
-    if not is_file:
-        raise AssistantInputError(f"file {str(path)!r} does not exist or is not a file", field="file")
-    if size == 0:
-        raise AssistantInputError(f"file {str(path)!r} is empty", field="file")
+    with reading(path, "file"):
+        if not path.is_file():
+            raise AssistantInputError(f"file {str(path)!r} does not exist or is not a file", field="file")
+        if path.stat().st_size == 0:
+            raise AssistantInputError(f"file {str(path)!r} is empty", field="file")
 
 
 @contextlib.contextmanager
 def _opened(path: StoragePath, allowed_root: str | None) -> Iterator[BinaryIO]:
-    try:
+    # The file may have been removed, or its permissions changed, after the check.
+    with reading(path, "file"):
         file = open_inside(path, allowed_root)
-    except OSError as error:
-        # The file was removed, or its permissions changed, after the check.
-        raise AssistantInputError(f"file {str(path)!r} cannot be read: {error}", field="file") from error
     with file:
         yield file
 

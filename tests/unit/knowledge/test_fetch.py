@@ -76,4 +76,4 @@ def test_any_text_is_understood(text, path):
     ],
 )
 def test_what_search_engines_must_not_show(robots, is_hidden):
-    assert is_noindex(robots) is is_hidden
+    assert is_noindex([robots]) is is_hidden

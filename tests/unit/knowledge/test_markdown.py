@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from airflow_provider_assistant.knowledge import split_documents
 from airflow_provider_assistant.knowledge.markdown import (
-    from_plain_text,
     masked,
     plain_notes,
     with_absolute_links,
     without_comments,
 )
 from airflow_provider_assistant.knowledge.mdx import without_jsx
+from airflow_provider_assistant.parsing.markdown import escaped
 
 URL = "https://x.org/d/a.md"
 PIECES = st.sampled_from(
@@ -192,7 +192,7 @@ def test_the_text_of_notes_and_tabs_is_no_code():
 def test_plain_text_is_not_markdown():
     lines = ["# 7 is the shelf", "text", "---", "<your name>", "```", "[1]: see", "***", "~~~", "1 < 2"]
     row = {"key": "a", "parent": "a", "title": "T", "category": None, "url": None, "date": None}
-    (chunk,) = split_documents([{**row, "content": from_plain_text("\n".join(lines))}])
+    (chunk,) = split_documents([{**row, "content": escaped("\n".join(lines))}])
     assert chunk["title"] == "T"
     assert chunk["content"].replace("\\", "").split("\n") == lines
 
@@ -207,6 +207,7 @@ def test_plain_text_is_not_markdown():
         ("A `Map<String>` and Map<String>.", "A `Map<String>` and Map<String>."),
         ("```js\nimport x from 'y'\n<A/>\n```", "```js\nimport x from 'y'\n<A/>\n```"),
         # The indentation of a component is not code.
+        ("<Tab title=\"npm\" tab='x' />\n\n<Tab label='yarn' />", "**npm**\n\n**x**\n\n**yarn**"),
         ("<Tabs>\n  <Tab label=\"Linux\" value='linux'>\n\n    a\n\n    - b\n\n  </Tab>\n</Tabs>",
          "**Linux**\n\na\n\n- b"),
         ("a <Badge text=\"New one\"/>{' '}b <>c</>", "a  New one  b c"),

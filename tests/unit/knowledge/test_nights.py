@@ -30,6 +30,7 @@ def loaded(tmp_path, connection, ran):
     return load
 
 
+@pytest.mark.promise("sources of documents", "Each word of a folder that is published is in one document, once.")
 def test_every_word_is_stored_once_and_a_second_night_changes_nothing(tmp_path, loaded, service):
     traps = knowledge_traps()
     folder = tmp_path / "traps"

@@ -11,22 +11,26 @@ from multiprocessing.connection import Pipe
 
 import psutil
 import pytest
+from lxml.etree import XMLSyntaxError
+from pypdf.errors import DependencyError, LimitReachedError
 
-from airflow_provider_assistant.parsing.child import FORMATS, MOST_CHARACTERS, ChildParser, UnreadableFileError
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.parsing.child import (
+    FORMATS,
+    MOST_CHARACTERS,
+    ChildParser,
+    UnreadableFileError,
+    library_call,
+)
 from airflow_provider_assistant.parsing.pages import Page
 from tests.unit.parsing.samples import pdf, repacked, xlsx
 
 HOSTILE_HTML = {
-    "nested": "<div>" * 20_000 + "text",
-    "nested lists": "<ul><li>" * 5_000 + "text",
     "attribute": f"<p title='{'x' * 9_000_000}'>text</p>",
     "attributes": f"<p {' '.join(f'a{number}=1' for number in range(60_000))}>text</p>",
     "address": f"<a href='{'x' * 9_000_000}'>text</a>",
-    "brackets": "<" * 300_000,
     "comment": "text<!--" * 60_000,
     "entities": '<!DOCTYPE x [<!ENTITY a "&b;&b;"><!ENTITY b "&a;&a;">]><p>text &a;</p>' + "&a;" * 100_000,
-    "tables": "<table><tr><td>" * 3000 + "text",
-    "tags": "<b>" * 10_000 + "text" + "</i>" * 10_000,
 }
 
 
@@ -125,6 +129,21 @@ def test_a_damaged_file_is_refused_and_the_next_one_is_read():
         assert parser.parse(".pdf", pdf("text")) == Page(text="text")
 
 
+@pytest.mark.parametrize(
+    ("error", "problem"),
+    [
+        (LimitReachedError("x"), "is too large"),
+        (DependencyError("x"), "needs a library that is not installed"),
+        (XMLSyntaxError("unknown error", 2, 0, 0), "is too large"),
+        (XMLSyntaxError("mismatched tag", 76, 1, 1), "is damaged"),
+        (ZeroDivisionError("x"), "is damaged"),
+    ],
+)
+def test_what_the_error_of_a_library_means(error, problem):
+    with pytest.raises(UnreadableFileError, match=rf"^{problem} \({type(error).__name__}\)$"), library_call():
+        raise error
+
+
 def test_a_fault_of_the_package_is_not_called_damage():
     with ChildParser() as parser:
         with pytest.raises(UnreadableFileError, match=r"a fault of this package \(TypeError in child\.py, line \d+\)"):
@@ -134,7 +153,7 @@ def test_a_fault_of_the_package_is_not_called_damage():
 
 def test_a_missing_library_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "pypdf", None)
-    with ChildParser() as parser, pytest.raises(ModuleNotFoundError, match="pypdf"):
+    with ChildParser() as parser, pytest.raises(AssistantInputError, match=r"pypdf is not .*assistant\[files\]"):
         parser.parse(".pdf", pdf("text"))
 
 

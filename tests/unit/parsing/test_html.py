@@ -10,7 +10,8 @@ from html.parser import HTMLParser
 import pytest
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.parsing.html import DEFAULT_REMOVE, check_selector, page
+from airflow_provider_assistant.parsing.child import ChildParser
+from airflow_provider_assistant.parsing.html import DEFAULT_REMOVE, check_selectors, page
 from tests import pages
 
 PAGE = """<!doctype html><html lang="en-GB"><head><title>Office hours — Handbook</title>
@@ -72,7 +73,6 @@ def test_the_main_part_and_the_head():
         "title": "Office hours",
         "category": "hr",
         "date": "2026-11-22",
-        "language": "en-GB",
         "canonical": "https://docs.example.com/office",
     }
     assert (
@@ -198,10 +198,9 @@ def test_users_choose_the_main_part_and_what_is_removed():
 
 @pytest.mark.parametrize("selector", ["p[", "p,", ":has(", "p {}"])
 def test_a_selector_is_checked_before_a_page_is_read(selector):
-    check_selector("", "select")
-    check_selector(DEFAULT_REMOVE, "remove")
+    check_selectors(select="", remove=DEFAULT_REMOVE)
     with pytest.raises(AssistantInputError, match=r"remove='.*' is not a selector of CSS: "):
-        check_selector(selector, "remove")
+        check_selectors(remove=selector)
 
 
 @pytest.mark.parametrize(
@@ -294,6 +293,7 @@ def test_times(body, text):
         # Lists.
         ("<ul><li>a<ul><li>b</ul>c<li>d</ul>e", "- a\n- b\n\nc\n- d\n\ne"),
         ("<ol start=3><li>a<li><p>b</p><p>c</p></ol>", "3. a\n4. b\n\nc"),
+        ("<ol start=x><li>a<li></li><li>b<ol start=9999999999><li>c</ol></ol>", "1. a\n3. b\n1. c"),
         # Formulas and shadow trees.
         ("<math><semantics><mi>x</mi><annotation>x^2</annotation></semantics></math>", "x^2"),
         ("<template shadowrootmode=open><p>a</p></template><template>b<template>c</template></template>", "a"),
@@ -330,6 +330,15 @@ def test_code_in_a_list_is_whole():
 def test_a_heading_does_not_link_to_itself(heading):
     assert text_of(f"<main>{heading}</main>") == "## a"
     assert left_out(f"<main>{heading}</main>") in ({}, {"in the anchor mark of a heading": 1})
+
+
+def test_a_long_list_takes_seconds():
+    with ChildParser(seconds=30) as parser:
+        assert parser.parse(".html", b"<ol>" + b"<li>a</li>" * 20_000).text.endswith("\n20000. a")
+
+
+def test_a_main_part_without_a_body_keeps_its_text():
+    assert text_of("<title>Hours</title>\n<main>From 9.</main>") == "From 9."
 
 
 def test_a_link_in_a_heading_stays():
