@@ -69,6 +69,7 @@ def load(out: Console, args: argparse.Namespace) -> int:
         if this_try:
             this_try.counts = running.counts.as_dict()
             this_try.findings = findings.listed
+            this_try.first_findings = findings.file.first if findings.file else ()
             this_try.error = failure
             this_try.needs_person = running.counts.need_person
         if this_try and not error:

@@ -23,6 +23,7 @@ from airflow_provider_assistant.ledger.schema import (
     UNRESOLVED,
     RunRef,
     attempts,
+    findings,
     ledger_info,
     tries,
 )
@@ -81,12 +82,6 @@ def counts(connection: sa.Connection, selected: Filter, lists: tuple[Which, ...]
         query = sa.select(_c.key).where(condition_of(which), *selected.conditions())
         found[which] = min(MOST, capped_count(connection, query))
     return found
-
-
-def oldest(connection: sa.Connection, selected: Filter) -> datetime | None:
-    """Return the time of the oldest claim; None if there is none."""
-    moment: datetime | None = connection.scalar(sa.select(sa.func.min(_c.claimed_at)).where(*selected.conditions()))
-    return moment
 
 
 def states(connection: sa.Connection, selected: Filter) -> list[dict[str, Any]]:
@@ -261,36 +256,6 @@ def _of_tries(
     return conditions
 
 
-def latest_tries(
-    connection: sa.Connection,
-    since: datetime,
-    *,
-    task_kind: str,
-    site: Site | None = None,
-    site_id: str | None = None,
-    dag_ids: frozenset[str] | None = None,
-    count: int = 5,
-) -> list[dict[str, Any]]:
-    """
-    Return the latest tries of each source and mapped task since a time, without those that were deferred.
-
-    :param count: Maximum number of tries of each.
-    :return: Mappings as in :func:`page_of_tries`, the latest start first; at most 1,000.
-    """
-    c = tries.c
-    latest_first = (c.started_at.desc(), c.token)
-    rank = sa.func.row_number().over(partition_by=(c.service, c.site_id, c.source, c.map_index), order_by=latest_first)
-    conditions = [
-        c.started_at >= since,
-        c.task_kind == task_kind,
-        OUTCOME.element != "deferred",
-        *_of_tries(site, site_id, None, dag_ids),
-    ]
-    ranked = sa.select(c.token, rank.label("rank")).where(*conditions).subquery()
-    query = sa.select(*_TRY_COLUMNS).join(ranked, ranked.c.token == c.token).where(ranked.c.rank <= count)
-    return dictionaries(connection, query.order_by(*latest_first).limit(1000))
-
-
 def tries_of(connection: sa.Connection, run: Mapping[str, Any], limit: int = 50) -> list[dict[str, Any]]:
     """
     Return the latest tries of a task instance, earliest first.
@@ -301,6 +266,24 @@ def tries_of(connection: sa.Connection, run: Mapping[str, Any], limit: int = 50)
     is_run = [c[name].is_not_distinct_from(value) for name, value in run.items()]
     query = sa.select(*_TRY_COLUMNS).where(*is_run).order_by(c.started_at.desc(), c.token).limit(limit)
     return dictionaries(connection, query)[::-1]
+
+
+def findings_of(
+    connection: sa.Connection, token: str, kind: str | None = None, *, limit: int = 25, offset: int = 0
+) -> tuple[dict[str, int], list[dict[str, Any]]]:
+    """
+    Return the findings of a try that the ledger has.
+
+    :param kind: Only those of this kind. Default: None, all.
+    :return: Their number by kind, and mappings with ``kind``, ``row``, ``key``, ``reason`` and ``document_ids``.
+    """
+    c = findings.c
+    kinds = sa.select(c.kind, sa.func.count()).where(c.token == token).group_by(c.kind).order_by(c.kind)
+    query = sa.select(c.kind, c.row, c.key, c.reason, c.document_ids).where(c.token == token).order_by(c.number)
+    if kind is not None:
+        query = query.where(c.kind == kind)
+    rows = dictionaries(connection, query.limit(limit).offset(offset))
+    return dict(row for row in connection.execute(kinds).all()), rows
 
 
 def tries_between(

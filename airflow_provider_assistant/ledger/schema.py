@@ -1,4 +1,4 @@
-"""The tables of the ledger: attempts, and the tries of tasks."""
+"""The tables of the ledger: attempts, the tries of tasks, and their findings."""
 
 from __future__ import annotations
 
@@ -200,6 +200,24 @@ tries = sa.Table(
     # Number of documents that the ledger had for the source when the try ended.
     sa.Column("documents", sa.Integer),
     sa.Column("seconds", sa.Float(53)),
+    # Path of the report of an evaluation.
+    sa.Column("report", Text),
+    sa.Index("assistant_tries_by_run", "dag_id", "run_id", "task_id"),
+)
+
+# The first findings of a try: rows that a person should look at.
+findings = sa.Table(
+    "assistant_findings",
+    metadata,
+    sa.Column("token", sa.String(32), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("kind", sa.String(32), nullable=False),
+    # The key of the row as readable text.
+    sa.Column("key", Text, nullable=False),
+    sa.Column("reason", Text, nullable=False),
+    # Number of the row in the source.
+    sa.Column("row", sa.BigInteger),
+    sa.Column("document_ids", sa.JSON, nullable=False),
 )
 
 

@@ -21,7 +21,14 @@ from airflow_provider_assistant.ledger.clock import Clock
 from airflow_provider_assistant.ledger.database import transaction
 from airflow_provider_assistant.ledger.filters import Filter, condition_of
 from airflow_provider_assistant.ledger.queries import pruned_before
-from airflow_provider_assistant.ledger.schema import DOCUMENT_KINDS, UNRESOLVED, attempts, ledger_info, tries
+from airflow_provider_assistant.ledger.schema import (
+    DOCUMENT_KINDS,
+    UNRESOLVED,
+    attempts,
+    findings,
+    ledger_info,
+    tries,
+)
 from airflow_provider_assistant.ledger.scopes import Scope, Site, scope_of
 from airflow_provider_assistant.ledger.store import Ledger
 from airflow_provider_assistant.texts import counted
@@ -250,7 +257,7 @@ def _check_free(connection: sa.Connection, old_scope: str, target: Scope) -> Non
 
 def prune(ledger: Ledger, before: datetime, *, dry_run: bool = False) -> dict[str, int]:
     """
-    Delete old attempts and tries that are no longer needed.
+    Delete old attempts, and old tries with their findings, that are no longer needed.
 
     Documents on a site, ratings that were sent, and whatever may exist are kept regardless of age; an old rating
     keeps its key, so that it is not sent again, and loses its session and its request. The ledger remembers
@@ -277,6 +284,8 @@ def prune(ledger: Ledger, before: datetime, *, dry_run: bool = False) -> dict[st
         is_old_rating = sa.and_(_c.kind == "rating", _c.state == "created", _c.recorded_at < before)
         without_ids = {"session_id": "", "label": "", "remote_id": sa.literal("pruned-") + _c.key}
         connection.execute(sa.update(attempts).where(is_old_rating).values(without_ids))
+        old_tokens = sa.select(tries.c.token).where(is_old_try)
+        connection.execute(sa.delete(findings).where(findings.c.token.in_(old_tokens)))
         connection.execute(sa.delete(tries).where(is_old_try))
         recorded = pruned_before(connection)
         if recorded is None or recorded < before:

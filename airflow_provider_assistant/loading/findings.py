@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol, Self, TypeAl
 
 from airflow_provider_assistant.exceptions import AssistantStorageError
 from airflow_provider_assistant.ledger.location import airflow_home
+from airflow_provider_assistant.ledger.tries import MOST_FINDINGS
 from airflow_provider_assistant.storage.paths import StoragePath, usable_path
 from airflow_provider_assistant.storage.private_files import make_folder, open_to_write
 from airflow_provider_assistant.texts import counted, escaped, shortened, storable
@@ -85,6 +86,8 @@ class FindingsFile:
         self._waiting: list[Finding] = []
         self._file: BinaryIO | None = None
         self._writer: pq.ParquetWriter | None = None
+        # The ledger keeps the first ones.
+        self.first: list[Finding] = []
         self._error: Exception | None = None
         self._is_closed = False
         # Number of findings and first keys by kind, for the log if the file cannot be written.
@@ -104,6 +107,8 @@ class FindingsFile:
         if len(first_keys) < LOGGED:
             first_keys.append(shortened(escaped(finding.key), KEY_LENGTH))
         self._waiting.append(finding)
+        if len(self.first) < MOST_FINDINGS:
+            self.first.append(finding)
         if len(self._waiting) >= FLUSH:
             self._flush()
 
@@ -197,6 +202,15 @@ def read_findings(path: StoragePath) -> list[dict[str, Any]]:
     with path.open("rb") as file:
         rows: list[dict[str, Any]] = pq.ParquetFile(file).read().to_pylist()
     return rows
+
+
+def first_findings(path: StoragePath) -> list[Finding]:
+    """Return the first rows of a file of findings, of which the ledger keeps so many."""
+    import pyarrow.parquet as pq
+
+    with path.open("rb") as file:
+        batches = pq.ParquetFile(file).iter_batches(batch_size=MOST_FINDINGS)
+        return [Finding(**row) for row in next(batches).to_pylist()]
 
 
 def findings_folder() -> StoragePath:

@@ -268,6 +268,7 @@ class AssistantLoadOperator(AssistantOperator):
         counts = load.counts
         this_try.counts = counts.as_dict()
         this_try.findings = findings.listed
+        this_try.first_findings = findings.first
         this_try.needs_person = counts.need_person
         self.log.info("Site %r, %s.", self.hook.resolve_site_id(), counts)
         metrics.rows(self.kind, counts.outcomes)
