@@ -4,36 +4,6 @@ All exceptions of this package.
 An error carries two facts. ``retryable``: the same request or task may succeed later. If not, the error is also an
 AirflowFailException, so that Airflow does not retry the task. ``maybe_done``: the request may have been carried out.
 
-::
-
-    AssistantError
-    ├── AssistantInputError *
-    ├── AssistantAPIError
-    │   ├── AssistantBadRequestError *          400, and any 4xx not listed here
-    │   ├── AssistantAuthenticationError *      401
-    │   ├── AssistantPermissionError *          403
-    │   ├── AssistantNotFoundError *            404
-    │   ├── AssistantRateLimitError             429
-    │   ├── AssistantGatewayError               an answer of a gateway or proxy, not of the service
-    │   └── AssistantServerError                5xx
-    ├── AssistantResponseError
-    ├── AssistantConnectionError
-    ├── AssistantTimeoutError
-    ├── AssistantAmbiguousError
-    ├── AssistantIncompleteError
-    ├── AssistantIncompleteExportError
-    ├── AssistantGateFailedError *
-    ├── AssistantJudgeLimitError *
-    ├── AssistantRequestFailedError
-    ├── AssistantRequestTimeoutError
-    ├── AssistantRequestLostError
-    ├── AssistantDocumentsFailedError *
-    ├── AssistantLedgerError
-    ├── AssistantWarehouseError
-    └── AssistantStorageError                   also an OSError
-
-    * not retryable, unless the error says otherwise.
-
 The runbook is generated from the classes: the first line of a docstring is what happened, its second paragraph is what
 that means, and ``default_safe`` and ``default_todo`` say the rest.
 """
@@ -53,15 +23,10 @@ NOTHING_CHANGED = "Nothing was changed."
 # What to do about a file that several instances of a mapped task would replace.
 OWN_PATH = "Give each instance its own file, such as with '{{{{ ti.map_index }}}}' in {name}."
 RECORDED = "What was created before is recorded in the ledger and is not sent again."
-_REFUSED = f"The refused request changed nothing. {RECORDED}"
 
 
 def sentence(text: str) -> str:
-    """
-    Return a text that ends as a sentence does.
-
-    :param text: The text, with or without a full stop.
-    """
+    """Return a text that ends as a sentence does."""
     # The text may end with a statement to copy, or with a link.
     is_ended = text.endswith((".", "!", "?", ";")) or text.rpartition(" ")[2].startswith("https://")
     return text if is_ended else f"{text}."
@@ -73,10 +38,9 @@ class AssistantError(AirflowException):
     """
     The task failed for a reason that no other section describes.
 
-    An event of a trigger cannot be used, or a worker and a triggerer have different versions of
-    this package. All exceptions of this package derive from this class.
+    An event of a trigger cannot be used, or a worker and a triggerer have different versions of this package.
 
-    The text of the exception is one line of the three fields. Control characters are escaped.
+    The text of the exception is one line: what happened, what is safe, what to do. Control characters are escaped.
 
     :param happened: What happened and where, without a full stop at the end.
     :param safe: What is not lost or not changed, in sentences.
@@ -119,10 +83,9 @@ class AssistantError(AirflowException):
         self.args = (self.happened,)
 
     def __str__(self) -> str:
-        rest = [text for text in (self.safe, self.todo) if text]
-        if not rest:
+        if not self.safe and not self.todo:
             return self.happened
-        return " ".join(map(sentence, [self.happened, *rest]))
+        return " ".join(sentence(text) for text in (self.happened, self.safe, self.todo) if text)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuilt, (type(self).__name__, self.fields())
@@ -132,11 +95,7 @@ class AssistantError(AirflowException):
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def serialize(self) -> tuple[str, tuple[()], dict[str, Any]]:
-        """
-        Return what Airflow stores to raise the exception again.
-
-        :return: The path of the class, no positional arguments, and the fields as keyword arguments.
-        """
+        """Return the class and its arguments, which Airflow stores to raise the exception again."""
         return f"{type(self).__module__}.{type(self).__name__}", (), self.fields()
 
 
@@ -158,8 +117,7 @@ class AssistantInputError(AssistantError):
     """
     A parameter, a source or the connection cannot be used.
 
-    The package rejected it before the first request. If there are more invalid rows than
-    max_rejected or max_failed allows, the message gives counts.
+    The package rejected it before the first request. If too many rows are invalid, the message gives counts.
 
     :param field: Name of the invalid field, option or column. Default: None.
     """
@@ -175,16 +133,15 @@ class AssistantAPIError(AssistantError):
     """
     The service answered with an unexpected status.
 
-    The status is below 200, or 408 or 425 in spite of retries. Usually the base URL points to
-    another program than the service.
+    It is below 200, or 408 or 425 in spite of retries. Usually the base URL leads to another program.
 
     :param status: HTTP status of the response.
     :param endpoint: Name of the endpoint, as in :mod:`~airflow_provider_assistant.api.endpoints`.
-    :param detail: Error message in the response body, shortened; empty if the body has no readable
-        message.
+    :param detail: Error message in the body, shortened; empty if there is none.
     :param request_id: The service's id of the HTTP request (``X-Request-Id``), or None.
     """
 
+    default_safe = f"The refused request changed nothing. {RECORDED}"
     default_todo = "Check the base URL in the Airflow connection."
     status: int = 0
     endpoint: str = ""
@@ -200,7 +157,6 @@ class AssistantGatewayError(AssistantAPIError):
     counts as failed, and a load stops if no row passes.
     """
 
-    default_safe = _REFUSED
     default_todo = (
         "Check the base URL in the Airflow connection. If it is right, ask the owner of the gateway or proxy to let "
         "the requests of this machine pass. If it refuses single rows only, their text matches a rule of its firewall: "
@@ -216,7 +172,6 @@ class AssistantBadRequestError(AssistantAPIError):
     """
 
     default_retryable = False
-    default_safe = _REFUSED
     default_todo = "Fix the payload; the same request would be refused again. The service's message may name the field."
 
 
@@ -224,13 +179,11 @@ class AssistantAuthenticationError(AssistantAPIError):
     """
     The service does not accept the API key.
 
-    The status is 401: the API key is wrong, was rotated or revoked, or authentication is not set
-    up.
+    The status is 401: the API key is wrong, was rotated or revoked, or authentication is not set up.
     """
 
     default_retryable = False
     default_stops_all = True
-    default_safe = _REFUSED
     default_todo = "Fix the API key in the Airflow connection's password. 'airflow assistant read limits' tests it."
 
 
@@ -239,11 +192,9 @@ class AssistantPermissionError(AssistantAPIError):
     The API key is not allowed to do this.
 
     The status is 403: the plan, the access rights or a missing capability do not permit the call.
-    The plan of the key may not include this part of the API.
     """
 
     default_retryable = False
-    default_safe = _REFUSED
     default_todo = "Check the plan, access and capabilities of this API key."
 
 
@@ -251,12 +202,10 @@ class AssistantNotFoundError(AssistantAPIError):
     """
     The service does not know the tenant, the site or the object.
 
-    The status is 404: the tenant, site or resource does not exist or belongs to another tenant. Or it is 405: another
-    program than the service answered.
+    The status is 404: it does not exist, or belongs to another tenant. Or it is 405: another program answered.
     """
 
     default_retryable = False
-    default_safe = _REFUSED
     default_todo = (
         "Check the identifiers, that this API key owns them, and the base URL: any web server answers 404. 'airflow "
         "assistant read limits' tests the connection."
@@ -271,7 +220,6 @@ class AssistantRateLimitError(AssistantAPIError):
     """
 
     default_stops_all = True
-    default_safe = _REFUSED
     default_todo = (
         "Retry later, lower the concurrency, or raise the tenant's limits. With deferrable=True, the task "
         "waits that long; with retries on Airflow 3.3 or newer, its next try does."
@@ -285,6 +233,7 @@ class AssistantServerError(AssistantAPIError):
     The status is 5xx. All retries within the task failed as well.
     """
 
+    default_safe = RECORDED
     default_todo = "Run the task again later. If it persists, alert the service's owner."
 
 
@@ -319,8 +268,8 @@ class AssistantTimeoutError(AssistantError):
     """
     The service did not answer in time.
 
-    The timeout runs from the end of the request to the last byte of the response. A ``POST …/chat`` has
-    ``chat_timeout`` of the connection, because it waits for the answer; other requests have ``timeout``.
+    The timeout runs from the end of the request to the last byte of the response: ``chat_timeout`` of the connection
+    for a ``POST …/chat``, which waits for the answer, and ``timeout`` for all other requests.
     """
 
     default_todo = (
@@ -334,9 +283,8 @@ class AssistantAmbiguousError(AssistantError):
     """
     A request may or may not have been carried out.
 
-    The request was sent, and the service answered with a 5xx, with an unreadable response, or not
-    at all. The specified API has no way to look up the outcome; if the connection has
-    manage_documents, a load looks up documents in the list of the site. The last failure is the
+    The request was sent, and the service answered with a 5xx, with an unreadable response, or not at all. With
+    manage_documents in the connection, a load looks for its document in the list of the site. The last failure is the
     exception's ``__cause__``.
 
     :param endpoint: Name of the endpoint.
@@ -361,17 +309,6 @@ class AssistantIncompleteError(AssistantError):
 
     default_safe = "All others have been processed and recorded."
     default_todo = "Run the task again: it sends only the missing ones. The findings give a reason for each."
-
-
-class AssistantIncompleteExportError(AssistantError):
-    """
-    More sites than max_failed_sites could not be read.
-
-    The message names each site and its error.
-    """
-
-    default_safe = "The sites that could be read are written. If none could, the day is unchanged."
-    default_todo = "Run the task again: it reads all sites and replaces the day."
 
 
 class AssistantGateFailedError(AssistantError):
@@ -408,7 +345,7 @@ class AssistantRequestFailedError(AssistantError):
     The chat request ended in the failed status. In a batch, most of the unanswered questions did.
 
     :param request_id: Id of the chat request.
-    :param status: Status word of the service.
+    :param status: Last status word of the service, or an empty string.
     """
 
     default_safe = "Answers that were received are kept."
@@ -422,8 +359,7 @@ class AssistantRequestTimeoutError(AssistantError):
     """
     A chat was not answered within the task's timeout.
 
-    The service is still processing it, or its queue is full. In a batch, most unanswered questions
-    are pending.
+    The service is still processing it, or its queue is full. In a batch, most unanswered questions are pending.
 
     :param request_id: Id of the chat request.
     :param status: Last status word of the service, or an empty string.
@@ -441,8 +377,7 @@ class AssistantRequestLostError(AssistantError):
     """
     The service no longer knows a chat that it had accepted.
 
-    The service answers polls of the request with 404, 400 or 410. It has lost or deleted the
-    request.
+    The service answers polls of the request with 404, 400 or 410. It has lost or deleted the request.
     """
 
     default_safe = "Answers that were received are kept."
@@ -468,8 +403,7 @@ class AssistantLedgerError(AssistantError):
     """
     The ledger is not available.
 
-    Its database cannot be reached, is locked, is full, or closed the connection for more than 20
-    seconds.
+    Its database cannot be reached, is locked, is full, or closed the connection for more than 20 seconds.
     """
 
     default_stops_all = True

@@ -44,7 +44,7 @@ class FailureContext:
     What a task was doing when it failed.
 
     :param doing: The operation, its object, host and connection, such as ``wait for chat request 'r1' on site 'docs'``.
-    :param safe: What is safe, with counts. Empty for the text of the exception or of its class.
+    :param safe: What is safe, with counts. Default: what the exception says.
     :param findings: Path of the findings.
     """
 
@@ -122,11 +122,7 @@ def _safe(error: AssistantError, of_task: str) -> str:
 
 
 def anchor_of(error: AssistantError) -> str:
-    """
-    Return the anchor of an error's section in the runbook.
-
-    A status with advice of its own has a section of its own.
-    """
+    """Return the anchor of an error's section in the runbook; a status with advice of its own has its own section."""
     documented = next(kind for kind in type(error).__mro__ if kind.__module__ == exceptions.__name__)
     name = documented.__name__.lower()
     row = STATUSES.get(error.status) if isinstance(error, AssistantAPIError) else None

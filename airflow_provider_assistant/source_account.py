@@ -14,9 +14,8 @@ from airflow_provider_assistant.texts import counted, escaped, shortened
 # Number of examples that are kept of each reason, and that a line of the log shows.
 EXAMPLES = 20
 SHOWN = 3
-# Characters of an example in a line of the log.
+# Characters of an example, and of a reason, which may quote the source, in a line of the log.
 EXAMPLE_LENGTH = 80
-# Characters of a reason, which may quote the source, in a line of the log.
 REASON_LENGTH = 300
 
 # Key of the account in the metadata of a Parquet file, as JSON.
@@ -32,10 +31,10 @@ class LeftOut:
     """
     Count what was left out for one reason.
 
-    :param unit: What is counted: ``row``, ``file``, ``page`` or ``chunk``.
+    :param unit: What is counted: ``row``, ``file``, ``page``, ``chunk`` or ``word``, for example.
     :param reason: Why, as a predicate without the example, such as ``is a draft``.
-    :param is_expected: Whether the owner of the source wants it left out, such as a draft. Otherwise it could hide that
-        content is lost.
+    :param is_expected: Whether the owner of the source wants it left out, such as a draft. Otherwise content could be
+        lost.
     :param examples: Names of the first ones, such as paths or addresses.
     """
 
@@ -46,14 +45,13 @@ class LeftOut:
     examples: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
+        text = f"{counted(self.count, self.unit)} left out: {shortened(escaped(self.reason), REASON_LENGTH)}"
         shown = [shortened(escaped(example), EXAMPLE_LENGTH) for example in self.examples[:SHOWN]]
-        reason = shortened(escaped(self.reason), REASON_LENGTH)
-        if self.count > len(shown):
+        # Words are named by their file.
+        named = len(self.examples) if self.unit == "word" else self.count
+        if named > len(shown):
             shown.append("…")
-        text = f"{counted(self.count, self.unit)} left out: {reason}"
-        if self.examples:
-            text += f" ({', '.join(shown)})"
-        return text
+        return f"{text} ({', '.join(shown)})" if self.examples else text
 
 
 class SourceAccount:
@@ -63,8 +61,6 @@ class SourceAccount:
         # Number of items by their unit.
         self._read: Counter[str] = Counter()
         self._left_out: dict[tuple[str, str], LeftOut] = {}
-        # The lines that are in the log already: a load logs the account of rows that have logged it as well.
-        self._logged: set[str] = set()
 
     def read(self, unit: str, count: int = 1) -> None:
         """Count items that were read."""
@@ -75,25 +71,13 @@ class SourceAccount:
         Count items that were left out.
 
         :param unit: See :class:`LeftOut`, as the other parameters.
-        :param example: Name of the item. Empty for none.
+        :param example: Name of the item, or of the file or page that it is a part of. Empty for none.
         """
-        examples = [example] if example else []
-        self._add(LeftOut(unit, reason, is_expected, count, examples))
-
-    def add(self, other: SourceAccount) -> None:
-        """Add another account, such as that of an earlier step."""
-        self._read += other._read
-        self._logged |= other._logged
-        for left_out in other.left_out:
-            self._add(left_out)
-
-    def _add(self, left_out: LeftOut) -> None:
-        key = (left_out.unit, left_out.reason)
-        total = self._left_out.setdefault(key, LeftOut(*key, left_out.is_expected))
-        total.count += left_out.count
-        total.is_expected = total.is_expected and left_out.is_expected
-        free = EXAMPLES - len(total.examples)
-        total.examples += left_out.examples[:free]
+        entry = self._left_out.setdefault((unit, reason), LeftOut(unit, reason, is_expected))
+        entry.count += count
+        entry.is_expected = entry.is_expected and is_expected
+        if example and example not in entry.examples and len(entry.examples) < EXAMPLES:
+            entry.examples.append(example)
 
     @property
     def left_out(self) -> list[LeftOut]:
@@ -110,19 +94,15 @@ class SourceAccount:
 
     @property
     def count(self) -> int:
-        """Number of items that were left out."""
-        return sum(left_out.count for left_out in self._left_out.values())
+        """Number of files, pages, chunks and rows that were left out, without words of documents that were read."""
+        return sum(left_out.count for left_out in self._left_out.values() if left_out.unit != "word")
 
-    def log(self, logger: logging.Logger) -> None:
-        """Log what is not in the log yet: a warning for each reason that could hide lost content."""
-        lines = [(logging.INFO, f"{counted(count, unit)} read") for unit, count in self._read.items()]
+    def log(self) -> None:
+        """Log the account, with a warning for each reason that could hide lost content."""
+        for unit, count in self._read.items():
+            log.info("Source: %s read", counted(count, unit))
         for left_out in self.left_out:
-            level = logging.INFO if left_out.is_expected else logging.WARNING
-            lines.append((level, str(left_out)))
-        for level, line in lines:
-            if line not in self._logged:
-                self._logged.add(line)
-                logger.log(level, "Source: %s", line)
+            log.log(logging.INFO if left_out.is_expected else logging.WARNING, "Source: %s", left_out)
 
     def check(self) -> None:
         """
@@ -149,7 +129,8 @@ class SourceAccount:
         account = cls()
         account._read.update(given["read"])
         for fields in given["left_out"]:
-            account._add(LeftOut(**fields))
+            left_out = LeftOut(**fields)
+            account._left_out[left_out.unit, left_out.reason] = left_out
         return account
 
 
@@ -177,8 +158,7 @@ class AccountedRows(Iterator[Row], Generic[Row]):
             # Steps share one account: it grows while the rows are read.
             self.account = source.account
             source.is_last_step = False
-        self._rows = rows(self.account)
-        self._strict = strict
+        self._rows = self._checked(rows(self.account), strict=strict)
 
     def __next__(self) -> Row:
         """
@@ -186,11 +166,11 @@ class AccountedRows(Iterator[Row], Generic[Row]):
 
         :raises AssistantInputError: There are no more rows, and with ``strict`` something was left out.
         """
-        try:
-            return next(self._rows)
-        except StopIteration:
-            if self.is_last_step:
-                self.account.log(log)
-            if self._strict:
-                self.account.check()
-            raise
+        return next(self._rows)
+
+    def _checked(self, rows: Iterator[Row], *, strict: bool) -> Iterator[Row]:
+        yield from rows
+        if self.is_last_step:
+            self.account.log()
+        if strict:
+            self.account.check()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -81,11 +82,6 @@ def for_spreadsheet(text: str) -> str:
     return f"'{text}" if _is_formula(text.lstrip("'")) else text
 
 
-def from_spreadsheet(text: str) -> str:
-    """Return the text for which :func:`for_spreadsheet` returned this one."""
-    return text[1:] if text.startswith("'") and _is_formula(text.lstrip("'")) else text
-
-
 def _is_formula(text: str) -> bool:
     """Return whether a spreadsheet may take a text for a formula, also after characters that cannot be seen."""
     for char in text:
@@ -125,6 +121,15 @@ def shortened(text: str, limit: int) -> str:
     if len(line) <= limit:
         return line
     return f"{line[: limit - 1].rstrip()}…"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the known name that is most similar, as the end of a message; empty if none is similar."""
+    # Airflow parses DAG files every few seconds, and hardly any has a misspelt name.
+    import difflib
+
+    close = difflib.get_close_matches(name, list(known), 1)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def time_of_day(moment: float) -> str:

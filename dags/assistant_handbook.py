@@ -42,12 +42,12 @@ def assistant_handbook():
         from airflow_provider_assistant.knowledge import (
             file_documents,
             split_documents,
-            with_source,
             write_documents,
         )
 
         pages = file_documents(folder, base_url="https://docs.example.com/")
-        return write_documents(with_source(split_documents(pages)), path)["path"]
+        chunks = split_documents(pages, cite="Source: {url}")
+        return write_documents(chunks, path)["path"]
 
     AssistantLoadTextOperator(
         task_id="load",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 
 _WORD = re.compile(r"u\d+u")
@@ -28,11 +29,16 @@ def faults(text: str, chunks: list[tuple[str, str]], size: int) -> Counter[str]:
         found["too long"] += len(content) > size
         found["odd fences"] += len(_FENCE.findall(content)) % 2
         found["headless tables"] += any(not _has_header(table) for table in _TABLE.findall(content))
-        found["without prose"] += re.search(r"\w", _FENCE.sub("", _MARKUP.sub("", content))) is None
+        found["without prose"] += not any(map(_is_read, _FENCE.sub("", _MARKUP.sub("", content))))
     words = set(_WORD.findall(text))
     found["words"] += len(words)
     found["lost words"] += len(words - kept)
     return found
+
+
+def _is_read(char: str) -> bool:
+    """Return whether a character is a letter, a digit or a sign, such as a thumb."""
+    return char.isalnum() or unicodedata.category(char) == "So"
 
 
 def _has_header(table: str) -> bool:

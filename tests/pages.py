@@ -362,3 +362,88 @@ def generated_page(seed: int, *, day: str = "2026-11-20") -> GeneratedPage:
         f"<body>{body}<!-- built {day} --></body></html>"
     )
     return page
+
+
+# Tags whose text each parser reads as text, also where HTML does not allow them.
+TAGS = [
+    "a",
+    "article",
+    "aside",
+    "b",
+    "blockquote",
+    "br",
+    "button",
+    "caption",
+    "dd",
+    "details",
+    "div",
+    "dl",
+    "dt",
+    "em",
+    "fieldset",
+    "figcaption",
+    "figure",
+    "footer",
+    "form",
+    "h1",
+    "h2",
+    "header",
+    "hr",
+    "img",
+    "label",
+    "legend",
+    "li",
+    "main",
+    "nav",
+    "option",
+    "p",
+    "section",
+    "select",
+    "span",
+    "sub",
+    "summary",
+    "sup",
+    "table",
+    "tbody",
+    "td",
+    "th",
+    "thead",
+    "time",
+    "tr",
+    "ul",
+]
+ATTRIBUTES = (
+    " id=x",
+    " class=nav",
+    " class='headerlink a'",
+    " href=#x",
+    " href=/y",
+    " href='http://['",
+    " href='javascript:x'",
+    " role=heading aria-level=3",
+    " role=main",
+    " role=presentation",
+    " rowspan=2",
+    " colspan=3",
+    " colspan=x",
+    " hidden",
+)
+SIGNS = ("<", "# ", "--- ", " ", "\n", "&lt;", "&amp;amp; ", "\u200b ", "¶ ", "| ", "``` ", "===", "[1]: ")
+
+
+def random_markup(seed: int) -> str:
+    """Return tags, words and signs of Markdown in an order that no template has."""
+    chance = random.Random(seed)
+    parts: list[str] = []
+    open_tags: list[str] = []
+    for number in range(chance.randint(1, 60)):
+        kind = chance.random()
+        if kind < 0.4:
+            open_tags.append(chance.choice(TAGS))
+            attributes = chance.sample(ATTRIBUTES, chance.choice([0, 0, 1, 2]))
+            parts.append(f"<{open_tags[-1]}{''.join(attributes)}>")
+        elif kind < 0.6 and open_tags:
+            parts.append(f"</{open_tags.pop()}>")
+        else:
+            parts.append(chance.choice(SIGNS) if kind < 0.8 else f" word{number} ")
+    return "".join(parts)

@@ -84,6 +84,7 @@ def _drafts(traps: Traps) -> None:
         traps.text(f"drafts/{name}.md", f"{header}# Plan\n\ndrop{name.replace('_', '')} is not public.\n")
     traps.text("drafts/bom.md", "\ufeff---\ndraft: true\n---\n\ndropbom\n")
     traps.text("news/published.md", "---\ndraft: false\ndate: 2026-01-02\n---\n# News\n\nkeeppublished\n")
+    traps.text("news/question.md", "---\nquestion: keepasked?\n---\nkeepanswered\n")
     traps.text("news/toml.md", '+++\ntitle = "News"\n+++\n\nkeeptoml\n')
 
 
@@ -121,7 +122,7 @@ def _names(traps: Traps) -> None:
     traps.text("What is it? [new].md", "# What\n\nkeepglob\n")
     traps.text("UPPER.MD", "# Upper\n\nkeepupper\n")
     traps.text("page.mdx", "import Tabs from 'x';\n\n# MDX\n\n<Tabs>\n\nkeepmdx\n\n</Tabs>\n")
-    traps.text("guide.rst", "Guide\n=====\n\nkeeprst\n\nMore\n----\n\n:ref:`keeprole`\n")
+    traps.text("notes.txt", "# keeptext\n---\n<keepangle>\n")
     traps.text(".hidden/secret.md", "drophidden\n")
     traps.text("empty.md", "")
 

@@ -48,18 +48,13 @@ class File:
 
 
 class Website(LocalServer):
-    """
-    Serves files by path; a missing one is 404.
-
-    A file with the header ETag is answered with 304 if the request names it.
-    """
+    """Serves files by path; a missing one is 404."""
 
     def __init__(self) -> None:
         super().__init__()
         self.files: dict[str, File | bytes] = {}
         self.requests: list[str] = []
         self.headers: dict[str, Mapping[str, str]] = {}
-        self.not_modified = 0
         # Set when the test ends, for bodies that are sent slowly.
         self.gone = threading.Event()
 
@@ -81,15 +76,11 @@ class Website(LocalServer):
             file.times -= 1
             if file.times == 0:
                 self.files[request.path] = file.then
-        status, body = file.status, file.body
-        headers = {"Content-Type": "text/html", **file.headers}
-        if "ETag" in headers and headers["ETag"] == request.headers.get("If-None-Match"):
-            self.not_modified += 1
-            status, body = 304, b""
-        request.send_response(status)
+        body, headers = file.body, {"Content-Type": "text/html", **file.headers}
+        request.send_response(file.status)
         if callable(body):
             headers["Connection"] = "close"
-        elif status != 304:
+        else:
             headers.setdefault("Content-Length", str(len(body)))
         for name, value in headers.items():
             request.send_header(name, value)

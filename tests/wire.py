@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import socket
 import time
@@ -14,6 +15,7 @@ from typing import Any
 from airflow_provider_assistant.api import errors
 from airflow_provider_assistant.api.call import CallInfo
 from airflow_provider_assistant.client.client import AssistantClient
+from airflow_provider_assistant.client.defaults import ClientDefaults
 from airflow_provider_assistant.client.retry import RetryPolicy
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.transport import AsyncTransport, Transport
@@ -121,7 +123,15 @@ def client_of(url: str, clock: FakeTime | None = None, *, retry: RetryPolicy | N
     settings = ClientSettings(
         url, changes.pop("api_key", "canary-key-0123456789"), retry=retry or RetryPolicy(), **changes
     )
-    return AssistantClient(settings, now=clock.now, sleep=clock.sleep, asleep=clock.asleep)
+    return client_with(settings, now=clock.now, sleep=clock.sleep, asleep=clock.asleep)
+
+
+def client_with(settings: ClientSettings, **parts: Any) -> AssistantClient:
+    """Return a client with other parts than the usual ones; a transport or a generator may be given as it is."""
+    for name in ("transport", "async_transport", "rng"):
+        if name in parts and not callable(parts[name]):
+            parts[name] = functools.partial(lambda part, *_: part, parts[name])
+    return AssistantClient(settings, ClientDefaults(**parts))
 
 
 @contextmanager

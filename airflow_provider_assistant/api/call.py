@@ -1,4 +1,4 @@
-"""Requests, responses and transport failures as plain values."""
+"""Requests and responses as plain values."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class Upload:
 @dataclass(frozen=True, slots=True)
 class CallInfo:
     """
-    Status, attempts, duration and JSON text of a successful call.
+    How a call went that succeeded.
 
     :param status: HTTP status of the response.
-    :param attempts: Number of attempts, at least 1. Default: 1.
-    :param ambiguous: Number of failed attempts that may have taken effect as well. Default: 0.
-    :param seconds: Seconds from the first attempt to the response, including waits. Default: 0.
-    :param raw_json: The body as JSON text, with every digit. Default: None, the body was empty.
-    :param link: The ``Link`` header of the response. Default: None.
+    :param attempts: Number of attempts, at least 1.
+    :param ambiguous: Number of failed attempts that may have taken effect as well.
+    :param seconds: Seconds from the first attempt to the response, including waits.
+    :param raw_json: The body as JSON text, with every digit; None if it was empty.
+    :param link: The ``Link`` header of the response.
     """
 
     status: int
@@ -61,17 +61,16 @@ class Call(Generic[T]):
     :param path: Path below the base URL, already percent-encoded.
     :param subject: Object of the call for messages, such as ``site 'docs'``.
     :param parse: Function that builds the reply from the decoded body (None if it is empty) and the call_info.
-    :param json: JSON object to send as the body. Default: None, no body.
-    :param upload: File to send as the body. Default: None, no file.
+    :param json: JSON object to send as the body.
+    :param upload: File to send as the body.
     :param idempotent: Whether sending the call twice has the same effect as once, although its method does not say so.
-        Default: False.
-    :param private: Whether the path identifies a user, so that no message repeats a text from outside. Default: False.
-    :param timeout_field: Field of the connection with the response timeout of this call. Default: ``timeout``.
+    :param private: Whether the path identifies a user, so that no message repeats a text from outside.
+    :param timeout_field: Field of the connection with the response timeout of this call.
     :param resend_after_timeout: Whether a create may be sent again after it timed out. False if the service may still
-        be answering it. Default: True.
+        be answering it.
     :param existing: Function that builds the reply from a 409 to a call that was sent again: an earlier attempt has
-        had its effect. Default: None, a 409 is an error.
-    :param existing_statuses: Statuses that mean so. Default: 409.
+        had its effect. None: a 409 is an error.
+    :param existing_statuses: Statuses that mean so.
     """
 
     endpoint: str
@@ -102,13 +101,11 @@ class Response:
     """
     An HTTP response.
 
-    :param status: HTTP status.
     :param headers: Values by header name in lower case.
     :param body: The decompressed body; only its beginning if there is a defect.
-    :param defect: Reason why the body cannot be read, to follow "a body that …", such as ``is larger than …``. Default:
-        None, the body is complete.
+    :param defect: Reason why the body cannot be read, to follow "a body that …", such as ``is larger than …``.
     :param sent_status: HTTP status of a response whose body says that the call failed; ``status`` is the one that the
-        body means. Default: None, ``status`` is the HTTP status.
+        body means. None: ``status`` is the HTTP status.
     """
 
     status: int
@@ -124,11 +121,9 @@ class Response:
 
     def document(self) -> strict_json.Document | None:
         """
-        Return the body, decoded from JSON.
+        Return the JSON text of the body and its value; None if it is empty, which the API allows.
 
-        :return: The JSON text and its value; None if the body is empty, which the API allows.
-        :raises AssistantResponseError: The body is not JSON (such as a proxy's web page), too large, truncated, nested
-            too deeply, or has too many values.
+        :raises AssistantResponseError: The body is not JSON, too large, truncated, or too deep.
         """
         if self.defect:
             raise AssistantResponseError(f"status {self.status} with a body that {self.defect}")
@@ -149,29 +144,3 @@ class Response:
         except AssistantResponseError:
             return None
         return document.value if document else None
-
-
-@dataclass(frozen=True, slots=True)
-class TransportFailure:
-    """
-    A request without a complete HTTP response.
-
-    :param kind: ``timeout`` if the response timeout passed, else ``connection``.
-    :param detail: Text of the error, with the API key redacted.
-    :param sent: Whether the service may have received the request.
-    :param is_answered: Whether there was a response that cannot be read; a retry would get it again. Default: False.
-    :param host: ``host:port`` of the service. Default: ``the service``.
-    :param proxy: ``host:port`` of the proxy. Default: None, there is none.
-    :param proxy_status: Status with which the proxy refused to forward the request, or to open a tunnel for it.
-        Default: None, it did not refuse.
-    :param todo: What to do. Default: empty, nothing more is known than the detail says.
-    """
-
-    kind: Literal["connection", "timeout"]
-    detail: str
-    sent: bool
-    is_answered: bool = False
-    host: str = "the service"
-    proxy: str | None = None
-    proxy_status: int | None = None
-    todo: str = ""

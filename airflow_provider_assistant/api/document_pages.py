@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
 
-from airflow_provider_assistant.api.call import Call, CallInfo
+from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.document_routes import DocumentRoutes, route_of
 from airflow_provider_assistant.api.endpoints import segment, with_query
 from airflow_provider_assistant.api.read_pages import (
@@ -15,6 +15,7 @@ from airflow_provider_assistant.api.read_pages import (
     next_query,
     number_of,
     says_more,
+    unread_items,
 )
 from airflow_provider_assistant.api.site_documents import DocumentPage, SiteDocument, document_page, fields_of
 from airflow_provider_assistant.exceptions import (
@@ -64,11 +65,13 @@ class DocumentPages:
         if page.documents and not new and not self._is_guess:
             raise self._unreadable(page, "it repeats a page")
         query = self._next_query(page) if new else None
-        self.call = self._call(query) if query else None
-        if self.call is None:
-            self._check_complete(page)
-        elif self._pages >= MOST_PAGES:
+        unread = unread_items(page.raw, len(self._ids), self._pages)
+        if query is None and unread:
+            known = f"it has at least {counted(unread, 'more document')} than the {len(self._ids)} that could be read"
+            raise self._unreadable(page, known)
+        if self._pages >= MOST_PAGES:
             raise self._unreadable(page, f"it did not end after {MOST_PAGES} pages")
+        self.call = None if query is None else self._call(query)
         return new
 
     def failed(self, error: AssistantError) -> None:
@@ -84,31 +87,19 @@ class DocumentPages:
 
     def _next_query(self, page: DocumentPage) -> dict[str, str] | None:
         """Return the query of the next page; None if this is the last one."""
-        number = number_of(page.raw, NUMBER_FIELDS)
-        # Some services count pages from 0.
-        following = {"page": str((self._pages if number is None else number) + 1)}
         query = next_query(page, {})
-        more = says_more(page.raw)
-        last_page = number_of(page.raw, LAST_PAGE_FIELDS)
-        total = number_of(page.raw, TOTAL_FIELDS)
-        if query or more is False:
+        if query or says_more(page.raw) is False:
             return query
-        if more or (last_page is not None and self._pages < last_page):
-            return following
-        if last_page is not None or total is not None:
-            return following if total is not None and len(self._ids) < total else None
-        # Nothing says whether there is more. After the end of a cursor or of links, there is not.
-        self._is_guess = self._pages == 1 or self._is_guess
-        return following if self._is_guess else None
-
-    def _check_complete(self, page: DocumentPage) -> None:
-        """Raise if the last reply says that there are more documents than were read."""
-        total = number_of(page.raw, TOTAL_FIELDS)
-        if total is not None and len(self._ids) < total:
-            known = f"it says that there are {counted(total, 'document')}, and only {len(self._ids)} could be read"
-            raise self._unreadable(page, known)
-        if says_more(page.raw):
-            raise self._unreadable(page, f"it says that there are more than the {len(self._ids)} that could be read")
+        if not unread_items(page.raw, len(self._ids), self._pages):
+            if number_of(page.raw, LAST_PAGE_FIELDS + TOTAL_FIELDS) is not None:
+                return None
+            # Nothing says whether there is more. After the end of a cursor or of links, there is not.
+            self._is_guess = self._pages == 1 or self._is_guess
+            if not self._is_guess:
+                return None
+        # Some services count pages from 0.
+        number = number_of(page.raw, NUMBER_FIELDS)
+        return {"page": str((self._pages if number is None else number) + 1)}
 
     def _unreadable(self, page: DocumentPage, reason: str) -> AssistantResponseError:
         return AssistantResponseError(
@@ -126,9 +117,6 @@ class DocumentPages:
             method=self._route.method,
             path=with_query(path, query),
             subject=f"site {self._site_id!r}",
-            parse=self._parse,
+            parse=partial(document_page, self._routes),
             idempotent=True,
         )
-
-    def _parse(self, raw: Any, call_info: CallInfo) -> DocumentPage:
-        return document_page(self._routes, raw, call_info)

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.document_state import DEFAULT_WORDS, DocumentWords
 from airflow_provider_assistant.api.endpoints import is_below_base_url, segment
 from airflow_provider_assistant.api.replies import ApiReply, CreatedDocument
-from airflow_provider_assistant.api.status import word, words_of
+from airflow_provider_assistant.api.status import words_of
 from airflow_provider_assistant.exceptions import AssistantAPIError, AssistantError, AssistantInputError
 from airflow_provider_assistant.texts import counted
 
@@ -35,24 +35,15 @@ Change: TypeAlias = Literal["activate", "deactivate", "delete"]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """
-    A route of documents: one of them per request if its path has ``{document_id}``, otherwise a list of ids.
-
-    :param path: Path below the base URL, with the placeholders ``{site_id}`` and ``{document_id}``.
-    """
+    """A route of documents: one of them per request if its path has ``{document_id}``, otherwise a list of ids."""
 
     method: str
     path: str
 
     @property
-    def is_single(self) -> bool:
-        """Whether a request changes one document."""
-        return "{document_id}" in self.path
-
-    @property
     def batch_size(self) -> int:
         """Maximum number of documents per request."""
-        return 1 if self.is_single else BATCH
+        return 1 if "{document_id}" in self.path else BATCH
 
 
 def _checked_route(text: str) -> str:
@@ -70,7 +61,7 @@ def _checked_route(text: str) -> str:
 
 
 _Route: TypeAlias = Annotated[str, AfterValidator(_checked_route)]
-_Words: TypeAlias = Annotated[tuple[Annotated[str, AfterValidator(word)], ...], BeforeValidator(words_of)]
+_Words: TypeAlias = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(words_of)]
 
 
 class DocumentRoutes(BaseModel):
@@ -95,7 +86,7 @@ class DocumentRoutes(BaseModel):
     :param failed_words: Further status words of a document that cannot be used.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     list: _Route | None = DOCUMENTS
     activate: _Route | None = f"{DOCUMENTS}/bulk-status"
@@ -125,11 +116,7 @@ def described(reply: CreatedDocument, routes: DocumentRoutes | None) -> CreatedD
 
 
 def route_of(routes: DocumentRoutes, name: Change | Literal["list"]) -> Route:
-    """
-    Return a route that the connection describes.
-
-    :raises AssistantInputError: The connection says that the service does not have it.
-    """
+    """Return a route that the connection describes; an error if it says that the service does not have the route."""
     text: str | None = getattr(routes, name)
     if text is None:
         raise AssistantInputError(
@@ -147,7 +134,6 @@ def change_documents(site_id: str, routes: DocumentRoutes, change: Change, ids: 
     Return the call that activates, deactivates or deletes documents. Sending it twice has the same effect as once.
 
     :param ids: Ids of the documents, at least one and at most ``batch_size`` of the route.
-    :raises AssistantInputError: The connection says that the service does not have the route.
     """
     route = route_of(routes, change)
     if not 1 <= len(ids) <= route.batch_size:
@@ -156,7 +142,7 @@ def change_documents(site_id: str, routes: DocumentRoutes, change: Change, ids: 
     body: dict[str, Any] = {}
     if change != "delete":
         body[routes.status_field or "status"] = routes.active if change == "activate" else routes.inactive
-    if route.is_single:
+    if route.batch_size == 1:
         path = path.replace("{document_id}", segment("document_id", ids[0]))
     else:
         body["document_ids"] = list(ids)

@@ -40,14 +40,7 @@ def _words(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class DocumentWords(Words):
-    """
-    Status words of documents, compared without regard to case, spaces, underscores and hyphens.
-
-    :param active: Words for a document that is in use.
-    :param draft: Words for a document that is stored and not used.
-    :param processing: Words for a document that is not ready yet.
-    :param failed: Words for a document that the service could not process.
-    """
+    """Status words of documents: in use, stored and not used, not ready yet, and not processable."""
 
     active: frozenset[str] = _words(
         "active activated enabled live online published ready available complete completed finished succeeded "
@@ -75,11 +68,7 @@ DEFAULT_WORDS = DocumentWords()
 
 
 def document_id_of(record: Any, envelopes: tuple[str, ...] = DOCUMENT_ENVELOPES) -> str | None:
-    """
-    Return the id of the document that a reply or an item of a list describes; None if it has none.
-
-    :param envelopes: Names of the objects around the document. Default: those of the reply to a create.
-    """
+    """Return the id of the document that a reply to a create, or an item of a list, describes; None if it has none."""
     document_id = find(record, "document_id", "documentId", envelopes=envelopes)
     for json_object in layers(record, envelopes):
         document_id = document_id or find(json_object, "id", "uuid", "_id", envelopes=())
@@ -90,12 +79,11 @@ def status_word(
     record: Any, status_field: str | None = None, envelopes: tuple[str, ...] = DOCUMENT_ENVELOPES
 ) -> str | None:
     """
-    Return the status of the document that a reply or an item of a list describes.
+    Return the status of the document that a reply or an item of a list describes; None if it has none.
+
+    The word is as the service sent it, printable and cut. A field with true or false is ``active`` or ``inactive``.
 
     :param status_field: The field with the status. Default: the usual fields.
-    :param envelopes: Names of the objects around the document. Default: those of the reply to a create.
-    :return: The word as the service sent it, printable and cut to WORD_LENGTH characters; ``active`` or ``inactive``
-        for a field with true or false. None if there is none.
     """
     if status_field:
         found = find_as(_word, record, status_field, envelopes=envelopes)

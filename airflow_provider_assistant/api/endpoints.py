@@ -49,11 +49,7 @@ def get_limits(tenant_id: str) -> Call[ApiReply]:
 
 
 def upload_document(site_id: str, upload: Upload) -> Call[CreatedDocument]:
-    """
-    Return the call that creates a document from a file (``POST …/documents``).
-
-    :param upload: The file; :func:`airflow_provider_assistant.storage.uploads.as_upload` builds it.
-    """
+    """Return the call that creates a document from a file (``POST …/documents``), which ``as_upload`` opens."""
     return _create("documents.upload", site_id, "documents", upload=upload)
 
 
@@ -91,37 +87,33 @@ def chat(site_id: str, message: ChatMessage) -> Call[ChatAnswer]:
 
 
 def submit_chat(site_id: str, message: ChatMessage) -> Call[SubmittedChat]:
+    """Return the call that submits a chat request without waiting for its answer (``POST …/chat/async``)."""
+    return _on_site("chat.async", "POST", site_id, "chat/async", _submitted_chat, json=message.body())
+
+
+def _submitted_chat(raw: Any, call_info: CallInfo) -> SubmittedChat:
     """
-    Return the call that submits a chat request without waiting for its answer (``POST …/chat/async``).
+    Return the reply to a submitted chat.
 
-    Its parser raises :class:`~airflow_provider_assistant.exceptions.AssistantResponseError` if the reply has no usable
-    ``request_id``.
+    :raises AssistantResponseError: It has no ``request_id`` with which to poll.
     """
-
-    def parse(raw: Any, call_info: CallInfo) -> SubmittedChat:
-        request_id = find_request_id(raw)
-        if request_id is None and reported_error(raw):
-            # The flow raises this error.
-            return SubmittedChat(raw, call_info, "")
-        if request_id is not None and _fits_into_path(request_id):
-            return SubmittedChat(raw, call_info, request_id)
-        defect = "no request_id"
-        if request_id is not None:
-            defect = f"the request_id {request_id[:20]!a}, invalid in a URL"
-        raise AssistantResponseError(
-            f"the service accepted the chat request (status {call_info.status}) but its reply "
-            f"carries {defect}, so its answer cannot be polled"
-        )
-
-    return _on_site("chat.async", "POST", site_id, "chat/async", parse, json=message.body())
+    request_id = find_request_id(raw)
+    if request_id is None and reported_error(raw):
+        # reply_of raises this error.
+        return SubmittedChat(raw, call_info, "")
+    if request_id is not None and _fits_into_path(request_id):
+        return SubmittedChat(raw, call_info, request_id)
+    defect = "no request_id"
+    if request_id is not None:
+        defect = f"the request_id {request_id[:20]!a}, invalid in a URL"
+    raise AssistantResponseError(
+        f"the service accepted the chat request (status {call_info.status}) but its reply "
+        f"carries {defect}, so its answer cannot be polled"
+    )
 
 
 def get_chat_request(site_id: str, request_id: str, words: StatusMapping = StatusMapping()) -> Call[ChatRequest]:
-    """
-    Return the call that polls an async chat request (``GET …/chat/requests/{request_id}``).
-
-    :param words: Status words that end polling. Default: the built-in ones.
-    """
+    """Return the call that polls an async chat request (``GET …/chat/requests/{request_id}``)."""
 
     def parse(raw: Any, call_info: CallInfo) -> ChatRequest:
         return ChatRequest(raw, call_info, request_id, words)
@@ -158,9 +150,7 @@ def other(method: str, path: str, json: Mapping[str, Any] | None = None) -> Call
     Return the call of a route that no other function here covers.
 
     :param path: Path below the base URL, already percent-encoded, such as ``/m2m/tenants/acme-inc/usage``.
-    :param json: JSON object to send as the body. Default: None, no body.
-    :raises AssistantInputError: ``path`` is a full URL, is relative or leaves the base URL: the API key must not be
-        sent to another host or path.
+    :raises AssistantInputError: It leaves the base URL: the API key must not be sent to another host or path.
     """
     if not is_below_base_url(path):
         raise AssistantInputError(
@@ -192,11 +182,7 @@ def is_below_base_url(path: str) -> bool:
 
 
 def with_query(path: str, params: Mapping[str, str] | None) -> str:
-    """
-    Return a path with query parameters.
-
-    :param params: Value by name, not encoded; None for no parameters.
-    """
+    """Return a path with query parameters, which are not encoded yet; None for no parameters."""
     if not params:
         return path
     separator = "&" if "?" in path else "?"
@@ -217,12 +203,7 @@ def _on_site(
 
 
 def segment(field: str, value: str) -> str:
-    """
-    Return an id as a segment of a path, percent-encoded.
-
-    :param field: Name of the id, for the error.
-    :raises AssistantInputError: The id is empty or cannot be part of a URL.
-    """
+    """Return an id as a segment of a path, percent-encoded; an error names its field if that is impossible."""
     if not isinstance(value, str) or not value.strip():
         raise AssistantInputError(
             f"{field} must be a non-empty string",

@@ -16,7 +16,7 @@ from http import HTTPStatus
 from typing import Any, NamedTuple, TypeVar
 
 from airflow_provider_assistant import strict_json
-from airflow_provider_assistant.api.call import Call, CallInfo, Response, TransportFailure
+from airflow_provider_assistant.api.call import Call, CallInfo, Response
 from airflow_provider_assistant.api.privacy import WITHHELD
 from airflow_provider_assistant.api.replies import ApiReply, error_text
 from airflow_provider_assistant.api.reported_errors import reported_error
@@ -166,22 +166,27 @@ _TAG = re.compile(r"<[^>]*>")
 
 
 def reply_of(
-    call: Call[T], outcome: Response | TransportFailure, info: CallInfo, now: float, *, may_exist: bool = False
+    call: Call[T], outcome: Response | AssistantError, info: CallInfo, now: float, *, may_exist: bool = False
 ) -> T:
     """
     Return the reply to a call.
 
     If the body of a success says that the call failed, it means what the status would that it describes.
 
+    :param outcome: The response, or the error of the transport if there is none.
     :param info: The attempts so far; the status, the text and the links are set here.
     :param now: Current time in seconds since the epoch, to evaluate a ``Retry-After`` that is a date.
     :param may_exist: Whether an earlier request may have been carried out: then a 409 may mean that it was.
     :raises AssistantError: The error that the outcome is, with its two facts.
     """
-    if isinstance(outcome, TransportFailure):
-        raise _error_of_failure(call, outcome)
+    if isinstance(outcome, AssistantError):
+        raise replace(outcome, maybe_done=outcome.maybe_done and not call.repeatable)
     if outcome.is_success and not is_of_gateway(outcome):
-        reply, meant = _reply(call, outcome, info)
+        try:
+            reply = _parsed(call, outcome, info)
+            meant = _meant_status(reply) if isinstance(reply, ApiReply) else None
+        except AssistantResponseError as error:
+            raise _unusable(call, error) from None
         if meant is None:
             return reply
         outcome = replace(outcome, status=meant, sent_status=outcome.status)
@@ -190,17 +195,37 @@ def reply_of(
     raise _error_of_response(call, outcome, now)
 
 
-def _reply(call: Call[T], outcome: Response, info: CallInfo) -> tuple[T, int | None]:
-    """Return the reply of a success, and the status that its body means if it says that the call failed."""
-    try:
-        reply = _parsed(call, outcome, info)
-        return reply, _meant_status(reply)
-    except AssistantResponseError as error:
-        happened = f"{call}: {error.happened}"
-        if not call.repeatable:
-            happened += ". The status says that it was carried out; a retry may create a duplicate"
-        todo = error.todo or "Check the base URL in the Airflow connection."
-        raise AssistantResponseError(happened, todo=todo, maybe_done=not call.repeatable) from None
+def _parsed(call: Call[T], response: Response, info: CallInfo) -> T:
+    document = response.document()
+    text = document.text if document else None
+    info = replace(info, status=response.status, raw_json=text, link=response.headers.get("link"))
+    return call.parse(document.value if document else None, info)
+
+
+def _meant_status(reply: ApiReply) -> int | None:
+    """
+    Return the status that the body of a success means; None unless it reports an error and has no result.
+
+    :raises AssistantResponseError: It says that the call failed, and not why.
+    """
+    reported = reported_error(reply.raw)
+    if reported is None or reply.has_result:
+        return None
+    if reported.status is None:
+        raise AssistantResponseError(
+            f"status {reply.call_info.status} with a body that says that the call failed, and not why",
+            todo="Ask the owner of the service what this reply means.",
+        )
+    return reported.status
+
+
+def _unusable(call: Call[Any], error: AssistantResponseError) -> AssistantResponseError:
+    """Return the error of a success whose body cannot be used."""
+    happened = f"{call}: {error.happened}"
+    if not call.repeatable:
+        happened += ". The status says that it was carried out; a retry may create a duplicate"
+    todo = error.todo or AssistantAPIError.default_todo
+    return AssistantResponseError(happened, todo=todo, maybe_done=not call.repeatable)
 
 
 def is_of_gateway(response: Response) -> bool:
@@ -218,18 +243,11 @@ def is_of_gateway(response: Response) -> bool:
     return bool(_MARKUP.match(response.body[:PAGE_LENGTH].removeprefix(b"\xef\xbb\xbf")))
 
 
-def is_transient(error: AssistantError) -> bool:
-    """Return whether the same request may succeed later."""
-    return bool(error.retryable)
-
-
 def is_refused(error: AssistantError) -> bool:
     """Return whether the service itself would refuse the same request again (a 4xx other than 408, 425 and 429)."""
-    is_of_service = isinstance(error, AssistantAPIError) and not isinstance(error, AssistantGatewayError)
-    if not isinstance(error, AssistantAPIError) or not is_of_service or not 400 <= error.status < 500:
+    if not isinstance(error, AssistantAPIError) or isinstance(error, AssistantGatewayError):
         return False
-    row = STATUSES.get(error.status, OTHER_4XX)
-    return not row.may_pass
+    return 400 <= error.status < 500 and not STATUSES.get(error.status, OTHER_4XX).may_pass
 
 
 def is_lost(error: AssistantError) -> bool:
@@ -241,83 +259,63 @@ def is_lost(error: AssistantError) -> bool:
     return is_refused(error) and not isinstance(error, AssistantAuthenticationError | AssistantPermissionError)
 
 
-def may_have_arrived(outcome: Response | TransportFailure) -> bool:
+def may_have_arrived(outcome: Response | AssistantError) -> bool:
     """
     Return whether the service may have carried out a request that failed.
 
     A page with the status of a success may replace the reply to a request that was carried out.
     """
-    if isinstance(outcome, TransportFailure):
-        return outcome.sent
+    if isinstance(outcome, AssistantError):
+        return outcome.maybe_done
     return outcome.is_success or (outcome.status >= 500 and STATUSES.get(outcome.status) is not NOT_DONE)
 
 
-def is_unanswered(outcome: Response | TransportFailure) -> bool:
+def is_unanswered(outcome: Response | AssistantError) -> bool:
     """Return whether the service itself has not answered: no connection, no response, or a gateway that says so."""
-    if isinstance(outcome, TransportFailure):
-        # A certificate does not get better by waiting.
-        return not outcome.is_answered and "CERTIFICATE_VERIFY_FAILED" not in outcome.detail
-    return outcome.status in NOBODY_BEHIND
-
-
-def _parsed(call: Call[T], response: Response, info: CallInfo) -> T:
-    document = response.document()
-    text = document.text if document else None
-    info = replace(info, status=response.status, raw_json=text, link=response.headers.get("link"))
-    return call.parse(document.value if document else None, info)
-
-
-def _meant_status(reply: object) -> int | None:
-    """
-    Return the status that the body of a success means; None unless it reports an error and has no result.
-
-    :raises AssistantResponseError: It says that the call failed, and not why.
-    """
-    reported = reported_error(reply.raw) if isinstance(reply, ApiReply) else None
-    if not isinstance(reply, ApiReply) or reported is None or reply.has_result:
-        return None
-    if reported.status is None:
-        raise AssistantResponseError(
-            f"status {reply.call_info.status} with a body that says that the call failed, and not why",
-            todo="Ask the owner of the service what this reply means.",
-        )
-    return reported.status
+    if isinstance(outcome, Response):
+        return outcome.status in NOBODY_BEHIND
+    # A certificate does not get better by waiting.
+    is_silent = isinstance(outcome, AssistantConnectionError | AssistantTimeoutError)
+    return is_silent and "CERTIFICATE_VERIFY_FAILED" not in outcome.happened
 
 
 def _error_of_response(call: Call[Any], response: Response, now: float) -> AssistantAPIError:
-    is_gateway = is_of_gateway(response)
     row = _row(call, response)
+    is_gateway = is_of_gateway(response)
+    detail = _detail(response)
+    if detail and call.private:
+        detail = WITHHELD
+    retry_after = parse_retry_after(response.headers.get("retry-after"), now)
     line = status_line(response.status)
     if response.sent_status:
         line = f"{status_line(response.sent_status)} with a body that reports an error"
     meaning = "a gateway or proxy answered instead of the service" if is_gateway else row.meaning
-    detail = shown(call, _detail(response))
-    retry_after = parse_retry_after(response.headers.get("retry-after"), now)
     happened = f"{line}: {meaning} ({call})"
     if detail:
         happened += f". {'It' if is_gateway else 'The service'} said: {detail!r}"
     if retry_after is not None:
         happened += f". It asked to wait {retry_after:.0f} s"
-        if retry_after >= LONG_WAIT:
-            happened += f", until {datetime.fromtimestamp(now + retry_after, UTC):%Y-%m-%d %H:%M} UTC"
-    fields: dict[str, Any] = {
-        "status": response.status,
-        "endpoint": call.endpoint,
-        "detail": detail,
-        "retry_after": retry_after,
-        "request_id": response.headers.get("x-request-id"),
-        "maybe_done": not call.repeatable and may_have_arrived(response),
-    }
+    if retry_after is not None and retry_after >= LONG_WAIT:
+        happened += f", until {datetime.fromtimestamp(now + retry_after, UTC):%Y-%m-%d %H:%M} UTC"
+    kind, todo, stops_all = row.error, row.own_todo or row.error.default_todo, None
     if is_gateway and not row.may_pass:
-        redirect = response.headers.get("location", "") if 300 <= response.status < 400 else ""
-        todo = GATEWAY_TODOS.get(response.status, AssistantGatewayError.default_todo)
-        if response.status < 400:
-            todo = WRONG_ADDRESS
-        if redirect:
-            todo = _todo_of_redirect(call, redirect)
-        return AssistantGatewayError(happened, todo=todo, stops_all=response.status in ONLY_GATEWAYS, **fields)
-    todo = row.own_todo or row.error.default_todo
-    return row.error(happened, todo=todo, retryable=row.may_pass, **fields)
+        kind, todo, stops_all = (
+            AssistantGatewayError,
+            _todo_of_gateway(call, response),
+            response.status in ONLY_GATEWAYS,
+        )
+    return kind(
+        happened,
+        todo=todo,
+        retryable=is_gateway or row.may_pass,
+        stops_all=stops_all,
+        status=response.status,
+        endpoint=call.endpoint,
+        detail=detail,
+        retry_after=retry_after,
+        request_id=response.headers.get("x-request-id"),
+        maybe_done=not call.repeatable and may_have_arrived(response),
+    )
 
 
 def _row(call: Call[Any], response: Response) -> Status:
@@ -335,9 +333,11 @@ def _row(call: Call[Any], response: Response) -> Status:
     return OTHER_4XX if status >= 400 else UNEXPECTED
 
 
-def _todo_of_redirect(call: Call[Any], target: str) -> str:
-    """Return the base URL to set, if a redirect leads to the same route at another address, such as from http."""
-    target = target.partition("?")[0]
+def _todo_of_gateway(call: Call[Any], response: Response) -> str:
+    if response.status >= 400:
+        return GATEWAY_TODOS.get(response.status, AssistantGatewayError.default_todo)
+    # A redirect may lead to the same route at another address, such as from http to https.
+    target = response.headers.get("location", "").partition("?")[0]
     address = target.removesuffix(call.path.partition("?")[0])
     if address == target or not address.startswith("http") or "@" in address:
         return WRONG_ADDRESS
@@ -345,33 +345,6 @@ def _todo_of_redirect(call: Call[Any], target: str) -> str:
         f"If {address} is the service's own address, set it as the base URL in the Airflow connection: redirects are "
         "not followed, so that the key stays with its host."
     )
-
-
-def _error_of_failure(call: Call[Any], failure: TransportFailure) -> AssistantError:
-    """Return the error of a request without a complete response."""
-    detail = shown(call, failure.detail)
-    maybe_done = not call.repeatable and may_have_arrived(failure)
-    host = f"{failure.host} through the proxy {failure.proxy}" if failure.proxy else failure.host
-    if failure.proxy_status and failure.proxy_status not in NOBODY_BEHIND | {429}:
-        return AssistantGatewayError(
-            f"The proxy {failure.proxy} did not pass the request on to {failure.host}: {detail} ({call})",
-            todo=failure.todo or GATEWAY_TODOS.get(failure.proxy_status, AssistantGatewayError.default_todo),
-            status=failure.proxy_status,
-            endpoint=call.endpoint,
-            stops_all=True,
-        )
-    if failure.is_answered:
-        happened = f"The reply of {host} cannot be read: {detail} ({call})"
-        return AssistantResponseError(happened, todo=failure.todo or None, maybe_done=maybe_done)
-    if failure.kind == "timeout":
-        todo = f"If the service is only slow, raise {call.timeout_field} in the Airflow connection."
-        return AssistantTimeoutError(
-            f"No answer in time from {host}: {detail} ({call})", todo=todo, maybe_done=maybe_done
-        )
-    todo = failure.todo or (
-        "Check the base URL in the Airflow connection and that the service can be reached from this machine."
-    )
-    return AssistantConnectionError(f"No answer from {host}: {detail} ({call})", todo=todo, maybe_done=maybe_done)
 
 
 def parse_retry_after(value: str | None, now: float) -> float | None:
@@ -409,20 +382,10 @@ def _detail(response: Response) -> str:
     return detail_of(text or html.unescape(_TAG.sub(" ", _IGNORED.sub(" ", page))).strip())
 
 
-def shown(call: Call[Any], text: str) -> str:
-    """Return a text from outside; a remark instead if it may repeat the user in the path of the call."""
-    return WITHHELD if text and call.private else text
-
-
 def detail_of(text: str) -> str:
     """Return a text of the service as part of an error: printable, on one line, shortened."""
     printable = [char if char.isprintable() else " " for char in text[:PAGE_LENGTH]]
     return shortened("".join(printable), DETAIL_LENGTH)
-
-
-def short_reason(error: AssistantError) -> str:
-    """Return what happened in a few words: the status if there was an answer."""
-    return status_line(error.status) if isinstance(error, AssistantAPIError) else error.happened
 
 
 def status_line(status: int) -> str:

@@ -49,22 +49,22 @@ def text_of(value: Any) -> str | None:
     return None
 
 
+def list_of(value: Any) -> list[Any] | None:
+    """Return a JSON list; None for anything else."""
+    return value if isinstance(value, list) else None
+
+
 def find(raw: Any, *names: str, envelopes: tuple[str, ...] = ENVELOPES) -> str | None:
     """
     Return the text of the first of these fields that has one; an integer counts as text.
 
-    :param names: The names; the first one that has a value counts.
     :param envelopes: Names of the objects in which services wrap this reply.
     """
     return find_as(text_of, raw, *names, envelopes=envelopes)
 
 
 def find_as(take: Callable[[Any], T | None], raw: Any, *names: str, envelopes: tuple[str, ...] = ENVELOPES) -> T | None:
-    """
-    Return the value of the first of these fields that has one of the right type, like :func:`find`.
-
-    :param take: Function that returns the value if it has the right type, otherwise None.
-    """
+    """Do the same with values of another type: ``take`` returns such a value, and None for others."""
     objects = layers(raw, envelopes)
     for name in names:
         for json_object in objects:
@@ -80,12 +80,7 @@ def is_acknowledgement(word: str) -> bool:
 
 
 def reason_of(raw: Any, envelopes: tuple[str, ...] = ENVELOPES) -> str | None:
-    """
-    Return the reason of an error, in the shapes that FastAPI, Rails, Spring and others send.
-
-    :param envelopes: Names of the objects in which services wrap this reply.
-    :return: None if the reply has no such field.
-    """
+    """Return the reason of an error, in the shapes that FastAPI, Rails, Spring and others send; None if it has none."""
     for json_object in layers(raw, envelopes):
         reason = _reason(json_object)
         if reason:

@@ -48,7 +48,7 @@ Email = Annotated[str, StringConstraints(strict=True), AfterValidator(_email)]
 class Payload(BaseModel):
     """Base class of the JSON request bodies."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     def body(self) -> dict[str, Any]:
         """Return the JSON object to send."""
@@ -103,21 +103,16 @@ def checked(model: type[P], fields: Mapping[str, Any], *, names: Mapping[str, st
     Return a validated payload.
 
     :param fields: Values by field name.
-    :param names: Names of the fields in the error message, such as ``column 'reply'``. Default: None, the field names.
-    :raises AssistantInputError: A field is missing, unknown or invalid. The message lists every such field; ``field``
-        is the first.
+    :param names: Names of the fields in the error message, such as ``column 'reply'``. Default: the field names.
+    :raises AssistantInputError: Fields are missing, unknown or invalid. The message lists them; ``field`` is the first.
     """
     try:
         return model.model_validate(fields)
     except ValidationError as invalid:
-        problems = []
-        for error in invalid.errors():
-            field = str(error["loc"][0])
-            problems.append(f"{(names or {}).get(field, field)} {_problem(error)}")
-        message = "; ".join(problems)
-        if not names:
-            message = f"{model.__name__}: {message}"
-        raise AssistantInputError(message, field=str(invalid.errors()[0]["loc"][0])) from None
+        problems = {str(error["loc"][0]): _problem(error) for error in invalid.errors()}
+    shown = names or {}
+    message = "; ".join(f"{shown.get(field, field)} {problem}" for field, problem in problems.items())
+    raise AssistantInputError(message if names else f"{model.__name__}: {message}", field=next(iter(problems)))
 
 
 def _problem(error: Any) -> str:

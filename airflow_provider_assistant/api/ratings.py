@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from airflow_provider_assistant.api.fields import find, is_acknowledgement, layers
 from airflow_provider_assistant.api.replies import ApiReply, find_request_id
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
@@ -12,7 +10,6 @@ from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputEr
 RATING_WORDS = ("good", "bad")
 
 
-@dataclass(frozen=True, slots=True)
 class RatingReply(ApiReply):
     """Reply of ``POST …/chat/feedback``."""
 
@@ -37,12 +34,7 @@ class RatingReply(ApiReply):
 
 
 def check_rating(word: str, *, field: str = "feedback") -> None:
-    """
-    Check that a word is a rating of the service, before anything is sent.
-
-    :param field: Parameter with the word, for the message.
-    :raises AssistantInputError: It is another word.
-    """
+    """Check that a word is a rating of the service, before anything is sent; an error names the parameter."""
     if word not in RATING_WORDS:
         raise AssistantInputError(
             f"{field}: {word!r} is not a rating that the service accepts, only {' and '.join(RATING_WORDS)}",

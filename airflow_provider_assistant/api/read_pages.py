@@ -35,11 +35,11 @@ _LINK = re.compile(r"<([^>]*)>([^<]*)")
 
 def next_query(reply: ApiReply, params: Mapping[str, str]) -> dict[str, str] | None:
     """
-    Return the query of the next page, if the reply shows that there is one.
+    Return the query of the next page; None if the reply shows none, or says that there is none.
+
+    Of a link, only the query is used, so the API key stays with the configured host and path.
 
     :param params: Query parameters of the first page.
-    :return: The query. Of a link, only the query is used, so the API key stays with the configured host and path. None
-        if the reply shows no next page, or says that there is none.
     """
     if says_more(reply.raw) is False:
         return None
@@ -72,12 +72,11 @@ def number_of(raw: Any, names: tuple[str, ...]) -> int | None:
 
 def unread_items(raw: Any, read: int, pages: int = 1) -> int:
     """
-    Return how many items the reply says that there are in addition to those that were read.
+    Return how many items there are in addition to those that were read; 1 if the reply only says that there are more.
 
     :param raw: The reply of the last page.
     :param read: Number of items that were read.
-    :param pages: Number of pages that were read. Default: 1.
-    :return: The number; at least 1 if the reply only says that there are more.
+    :param pages: Number of pages that were read.
     """
     missing = (number_of(raw, TOTAL_FIELDS) or 0) - read
     if missing > 0:

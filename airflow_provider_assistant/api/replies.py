@@ -61,10 +61,11 @@ class ApiReply:
     A successful reply; base class of all other replies.
 
     :param raw: The JSON value; None if the body was empty. See :class:`.strict_json.Document` for what is replaced.
-    :param call_info: Status, number of attempts and duration of the call.
     """
 
+    # The properties in as_dict, and the one with the id of the object that the call creates.
     SHOWN: ClassVar[tuple[str, ...]] = ()
+    CREATED_ID: ClassVar[str] = ""
 
     raw: Any
     call_info: CallInfo
@@ -77,7 +78,8 @@ class ApiReply:
     @property
     def created_id(self) -> str | None:
         """Id of the object that the call created; None if it creates nothing or the reply has no id."""
-        return None
+        created_id: str | None = getattr(self, self.CREATED_ID) if self.CREATED_ID else None
+        return created_id
 
     @property
     def has_result(self) -> bool:
@@ -102,6 +104,7 @@ class CreatedDocument(ApiReply):
     """
 
     SHOWN = ("document_id", "state", "status")
+    CREATED_ID = "document_id"
 
     words: DocumentWords = DEFAULT_WORDS
     status_field: str | None = None
@@ -110,11 +113,6 @@ class CreatedDocument(ApiReply):
     def document_id(self) -> str | None:
         """Id of the new document; None if the reply has none."""
         return document_id_of(self.raw)
-
-    @property
-    def created_id(self) -> str | None:
-        """Id of the new document; None if the reply has none."""
-        return self.document_id
 
     @property
     def has_result(self) -> bool:
@@ -137,11 +135,11 @@ class CreatedDocument(ApiReply):
         return status_word(self.raw, self.status_field)
 
 
-@dataclass(frozen=True, slots=True)
 class ChatAnswer(ApiReply):
     """Reply of ``POST …/chat``."""
 
     SHOWN = ("text", "confidence_level", "confidence_score", "session_id", "request_id", "seconds")
+    CREATED_ID = "request_id"
 
     @property
     def text(self) -> str | None:
@@ -175,11 +173,6 @@ class ChatAnswer(ApiReply):
         return find_request_id(self.raw)
 
     @property
-    def created_id(self) -> str | None:
-        """Id of the chat request; None if the reply has none."""
-        return self.request_id
-
-    @property
     def seconds(self) -> float:
         """Seconds from the first attempt to the answer."""
         return round(self.call_info.seconds, 3)
@@ -190,9 +183,10 @@ class SubmittedChat(ApiReply):
     """
     Reply of ``POST …/chat/async``.
 
-    :param request_id: Id of the chat request; the parser has checked that the reply has one. Empty if the reply reports
-        an error instead.
+    :param request_id: Id of the chat request; empty if the reply reports an error instead.
     """
+
+    CREATED_ID = "request_id"
 
     request_id: str
 
@@ -200,11 +194,6 @@ class SubmittedChat(ApiReply):
     def has_result(self) -> bool:
         """Whether the reply has the id of the chat request."""
         return bool(self.request_id)
-
-    @property
-    def created_id(self) -> str:
-        """Id of the chat request."""
-        return self.request_id
 
 
 @dataclass(frozen=True, slots=True)

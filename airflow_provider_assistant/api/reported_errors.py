@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from airflow_provider_assistant.api.fields import find_as, is_acknowledgement, layers, reason_of
+from airflow_provider_assistant.api.fields import find_as, is_acknowledgement, layers, list_of, reason_of
 from airflow_provider_assistant.api.replies import CHAT_ENVELOPES
 from airflow_provider_assistant.api.status import folded
 
@@ -48,13 +47,8 @@ _MEANINGS = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class ReportedError:
-    """
-    A failure that the body of a success reports.
-
-    :param status: HTTP status that it means; None if it has no reason.
-    """
+class ReportedError(NamedTuple):
+    """A failure that the body of a success reports; ``status`` is what it means, None if it has no reason."""
 
     status: int | None
 
@@ -65,18 +59,14 @@ def reported_error(raw: Any) -> ReportedError | None:
 
     The caller has to check whether the reply has a result nevertheless.
     """
-    objects = layers(raw, ENVELOPES)
-    items = raw if isinstance(raw, list) else find_as(_list, raw, *_LISTS, envelopes=ENVELOPES)
+    items = raw if isinstance(raw, list) else find_as(list_of, raw, *_LISTS, envelopes=ENVELOPES)
     failures = [reported_error(item) if isinstance(item, dict) else None for item in items or ()]
     if failures and all(failures):
         return failures[0]
+    objects = layers(raw, ENVELOPES)
     if any(_has_error(json_object) or _is_failure(json_object) for json_object in objects):
         return ReportedError(_meant_status(raw, objects))
     return None
-
-
-def _list(value: Any) -> list[Any] | None:
-    return value if isinstance(value, list) else None
 
 
 def _has_error(json_object: Mapping[str, Any]) -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from airflow_provider_assistant.api.call import CallInfo
 from airflow_provider_assistant.api.document_routes import DocumentRoutes
 from airflow_provider_assistant.api.document_state import ITEM_ENVELOPES, DocumentState, document_id_of, status_word
-from airflow_provider_assistant.api.fields import find, find_as
+from airflow_provider_assistant.api.fields import find, find_as, list_of
 from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.exceptions import AssistantResponseError
 
@@ -24,12 +25,8 @@ class SiteDocument:
     A document in the list of a site. A field is None if the list does not show it.
 
     :param title: Title or file name.
-    :param status: Status word.
-    :param state: What the status means; ``unknown`` if the list shows none.
-    :param created_at: Time of creation, timezone-aware.
-    :param updated_at: Time of the last change.
+    :param state: What the status word means; ``unknown`` without one.
     :param content: Text, or answer of a Q&A document.
-    :param question: Question of a Q&A document.
     :param raw: The item as received.
     """
 
@@ -43,21 +40,10 @@ class SiteDocument:
     question: str | None
     raw: Mapping[str, Any]
 
-    @property
-    def is_in_use(self) -> bool | None:
-        """Whether the assistant uses it: active and ready. None if the list does not show it."""
-        if self.state == "unknown":
-            return None
-        return self.state == "active"
-
 
 @dataclass(frozen=True, slots=True)
 class DocumentPage(ApiReply):
-    """
-    A page of the list.
-
-    :param documents: Its documents, in the order of the reply.
-    """
+    """A page of the list, with its documents in the order of the reply."""
 
     documents: tuple[SiteDocument, ...]
 
@@ -68,7 +54,7 @@ def document_page(routes: DocumentRoutes, raw: Any, call_info: CallInfo) -> Docu
 
     :raises AssistantResponseError: The body has no list of documents with ids.
     """
-    items = raw if isinstance(raw, list) else find_as(_list, raw, *LIST_FIELDS)
+    items = raw if isinstance(raw, list) else find_as(list_of, raw, *LIST_FIELDS)
     if items is None and raw is not None:
         raise AssistantResponseError(f"the reply has no list of documents, and {fields_of(raw)}")
     documents = [_document(routes, item) for item in items or ()]
@@ -88,29 +74,19 @@ def _document(routes: DocumentRoutes, item: Any) -> SiteDocument:
     if document_id is None:
         raise AssistantResponseError(f"a document of the list has no id, and {fields_of(item)}")
     status = status_word(item, routes.status_field, ITEM_ENVELOPES)
+    text = partial(find, item, envelopes=ITEM_ENVELOPES)
+    time = partial(find_as, _moment, item, envelopes=ITEM_ENVELOPES)
     return SiteDocument(
         document_id=document_id,
-        title=_text(item, "title", "name", "filename", "file_name", "fileName"),
+        title=text("title", "name", "filename", "file_name", "fileName"),
         status=status,
         state="unknown" if status is None else routes.words.state(status),
-        created_at=_time(item, "created_at", "createdAt", "uploaded_at"),
-        updated_at=_time(item, "updated_at", "updatedAt", "modified_at"),
-        content=_text(item, "content", "text", "answer"),
-        question=_text(item, "question"),
+        created_at=time("created_at", "createdAt", "uploaded_at"),
+        updated_at=time("updated_at", "updatedAt", "modified_at"),
+        content=text("content", "text", "answer"),
+        question=text("question"),
         raw=item,
     )
-
-
-def _text(item: Any, *names: str) -> str | None:
-    return find(item, *names, envelopes=ITEM_ENVELOPES)
-
-
-def _time(item: Any, *names: str) -> datetime | None:
-    return find_as(_moment, item, *names, envelopes=ITEM_ENVELOPES)
-
-
-def _list(value: Any) -> list[Any] | None:
-    return value if isinstance(value, list) else None
 
 
 def _moment(value: Any) -> datetime | None:

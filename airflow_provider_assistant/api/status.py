@@ -7,39 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Self, cast
 
-from airflow_provider_assistant import strict_json
-
 State = Literal["pending", "complete", "failed"]
 
 
 def words_of(value: Any) -> Any:
-    """
-    Return the words of a setting that is a text, such as ``done, finished`` or ``["done"]``.
-
-    :param value: The setting; one that is not a text stays as it is.
-    :raises ValueError: The text begins like JSON and is not JSON.
-    """
-    if not isinstance(value, str):
-        return value
-    text = value.strip()
-    if not text.startswith(("[", "{", '"', "'")):
-        return [part for part in re.split(r"[\s,;]+", text) if part]
-    try:
-        words = strict_json.loads(text)
-    except ValueError:
-        raise ValueError("must be words separated by commas, or a JSON list of them") from None
-    return [words] if isinstance(words, str) else words
-
-
-def word(text: str) -> str:
-    """
-    Return a word of a setting.
-
-    :raises ValueError: It is empty, or has brackets or quotation marks, which belong to a list.
-    """
-    if not text.strip() or set(text) & set('[]{}"'):
-        raise ValueError("must be a word without brackets and quotation marks")
-    return text
+    """Return the words of a setting that is a text, such as ``done, finished`` or ``["done"]``."""
+    return re.findall(r"""[^\s,;"'\[\]]+""", value) if isinstance(value, str) else value
 
 
 def folded(word: str) -> str:

@@ -13,7 +13,7 @@ from airflow_provider_assistant.api.confidence import is_low
 from airflow_provider_assistant.exceptions import OWN_PATH, AssistantInputError
 from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.quantiles import percentiles
-from airflow_provider_assistant.storage.paths import StoragePath
+from airflow_provider_assistant.storage.opening import StoragePath
 from airflow_provider_assistant.texts import cell_text, storable
 
 if TYPE_CHECKING:

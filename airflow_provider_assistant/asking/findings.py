@@ -8,7 +8,7 @@ from typing import cast, get_args
 from airflow_provider_assistant.asking.questions import Questions
 from airflow_provider_assistant.asking.state import End, Request
 from airflow_provider_assistant.loading.findings import Finding, FindingsFile, Kind
-from airflow_provider_assistant.storage.paths import StoragePath
+from airflow_provider_assistant.storage.opening import StoragePath
 
 _MAYBE_SECOND = "an earlier attempt may have asked it as well"
 

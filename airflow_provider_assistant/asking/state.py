@@ -21,8 +21,8 @@ from airflow_provider_assistant.asking.answers import QUESTION, typed
 from airflow_provider_assistant.asking.questions import Question, Questions
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantError, AssistantStorageError
 from airflow_provider_assistant.ledger import key_of
-from airflow_provider_assistant.storage.paths import StoragePath, storage_path
-from airflow_provider_assistant.storage.private_files import make_folder, open_to_write
+from airflow_provider_assistant.storage.opening import StoragePath, storage_path
+from airflow_provider_assistant.storage.private import make_folder, open_to_write
 from airflow_provider_assistant.storage.write import storing
 from airflow_provider_assistant.texts import counted
 

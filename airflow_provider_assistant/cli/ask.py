@@ -18,7 +18,7 @@ from airflow_provider_assistant.cli.rows import command_run, pairs
 from airflow_provider_assistant.cli.unfinished import Unfinished
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantIncompleteError, AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.storage.paths import object_storage_path
+from airflow_provider_assistant.storage.opening import object_storage_path
 from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:

@@ -211,7 +211,7 @@ COMMANDS = (
         subcommands=(
             _command(
                 "check",
-                "List repeated keys, missing expectations, contradictions and tags without questions",
+                "List missing expectations and contradictions, and refuse what evaluate would refuse",
                 Arg(("file",), metavar="FILE", help="the golden set: Parquet, CSV or JSON"),
                 *GOLDEN,
                 function="golden_set.check",
@@ -225,16 +225,16 @@ COMMANDS = (
         subcommands=(
             _command(
                 "preview",
-                "Show files or pages, chunks, samples, and what was left out and why; nothing is sent",
+                "Show the chunks of files or pages, and what was left out and why; nothing is sent",
                 Arg(("source",), metavar="PATH|URL", help="file, folder or glob; or the address of a website"),
                 Arg(("--size",), type=int, default=2000, metavar="N", help="maximum characters of a chunk"),
                 Arg(("--base-url",), metavar="URL", help="address of the folder on the web"),
-                Arg(("--select",), action="append", metavar="CSS", help="content of a page of a website; repeatable"),
+                Arg(("--select",), action="append", metavar="CSS", help="content of HTML; repeatable"),
                 Arg(
                     ("--remove",),
                     action="append",
                     metavar="CSS",
-                    help="parts of a page of a website that are not content; repeatable",
+                    help="parts of HTML that are not content, besides the default; repeatable",
                 ),
                 Arg(
                     ("--max-documents",),

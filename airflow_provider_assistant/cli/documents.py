@@ -14,7 +14,7 @@ from airflow_provider_assistant.cli.runner import OK, WRONG, command, open_hook
 from airflow_provider_assistant.client.cancellation import run_coroutine
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.ledger import Ledger
-from airflow_provider_assistant.loading.reconcile import Difference, reconcile
+from airflow_provider_assistant.loading.reconcile import Difference, Reconciliation
 from airflow_provider_assistant.texts import counted
 
 # Rows of a list that are shown.
@@ -82,7 +82,8 @@ def reconcile_documents(out: Console, args: argparse.Namespace) -> int:
 
     async def compare() -> Difference:
         async with AssistantClient(hook.settings.client) as client:
-            return await reconcile(client, hook.document_routes(), ledger, attempts, rows, apply=args.apply)
+            reconciliation = Reconciliation(client, hook.document_routes(), ledger, attempts)
+            return await reconciliation.compare(rows, apply=args.apply)
 
     with (
         Ledger.open() as ledger,

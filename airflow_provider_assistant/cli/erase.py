@@ -15,7 +15,7 @@ from airflow_provider_assistant.lake.postgres import postgres_engine
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.location import airflow_home
 from airflow_provider_assistant.loading.findings import findings_folder
-from airflow_provider_assistant.storage.paths import usable_path
+from airflow_provider_assistant.storage.opening import usable_path
 from airflow_provider_assistant.texts import counted
 
 # Lines about the erasures, in AIRFLOW_HOME.

@@ -29,22 +29,21 @@ from airflow_provider_assistant.cli.runner import (
     failed,
     open_hook,
 )
-from airflow_provider_assistant.cli.unfinished import Unfinished, unfinished_run
+from airflow_provider_assistant.cli.unfinished import unfinished_run
 from airflow_provider_assistant.evaluation.cells import similar_expectation
 from airflow_provider_assistant.evaluation.failing import failing_lines
 from airflow_provider_assistant.evaluation.golden import Case
 from airflow_provider_assistant.evaluation.junit import junit_xml
 from airflow_provider_assistant.evaluation.report import render
-from airflow_provider_assistant.evaluation.results import compared_text, figures_of, means_text
+from airflow_provider_assistant.evaluation.results import figures_of, means_text, notes_of
 from airflow_provider_assistant.evaluation.run import Evaluation, EvaluationJob
 from airflow_provider_assistant.evaluation.run import evaluate as run_evaluation
 from airflow_provider_assistant.evaluation.runs import PREVIOUS, RunFolder, earlier_runs
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger.location import airflow_home
-from airflow_provider_assistant.storage.paths import object_storage_path, usable_path, writable_file
+from airflow_provider_assistant.storage.opening import object_storage_path, usable_path, writable_file
 from airflow_provider_assistant.storage.write import check_writable, replace, replace_bytes
-from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,7 +52,6 @@ DEFAULT_CONNECTION = "assistant_default"
 BASE_URL, API_KEY = "ASSISTANT_BASE_URL", "ASSISTANT_API_KEY"
 # Folder within that of --save for an unfinished run.
 UNFINISHED = "unfinished"
-STYLES = {"passed": GOOD, "failed": BAD}
 
 
 @command
@@ -92,7 +90,7 @@ def _evaluate(out: Console, args: argparse.Namespace, signals: Interruptions) ->
     _check(args, gate, cases)
     if not saved:
         hook = open_hook(out, argparse.Namespace(conn_id=_connection(args.conn_id), site=args.site), waits=True)
-        hook.resolve_site_id()
+    site = hook.resolve_site_id() if hook else site_of(object_storage_path(args.answers)).get("site_id")
     with unfinished_run(_unfinished_folder(args, hook)) as run:
         if run.is_resumed:
             out.note(f"Going on with the interrupted run in {run.folder}.")
@@ -104,43 +102,24 @@ def _evaluate(out: Console, args: argparse.Namespace, signals: Interruptions) ->
                 # The golden set was checked before: what looks misspelt now is a key, or was sent.
                 known = [name for name in answers.column_names if not similar_expectation(name)]
                 cases = cases_of("answers", answers.select(known), None, [KEY])
-            evaluation = _evaluated(args, gate, cases, _site(args, hook), run, signals)
+            job = EvaluationJob(
+                name=Path(args.file or args.answers).stem,
+                cases=cases,
+                folder=RunFolder(_output_path(args.save) if args.save else object_storage_path(str(run.folder))),
+                scorers=gate.scorers,
+                criteria=gate.criteria,
+                baseline=_baseline(args),
+                judges=gate.judge,
+                site=site,
+            )
+            with signals.ending(gate.judge.cancel):
+                evaluation = run_evaluation(job)
         except BaseException as error:
             error.add_note(f"Answers and verdicts so far are kept in {run.folder}: the same command goes on.")
             raise
         _write(args, evaluation, answers)
         run.is_complete = True
     return _shown(out, args, evaluation)
-
-
-def _evaluated(
-    args: argparse.Namespace,
-    gate: GateFile,
-    cases: list[Case],
-    site: str | None,
-    run: Unfinished,
-    signals: Interruptions,
-) -> Evaluation:
-    folder = _output_path(args.save) if args.save else object_storage_path(str(run.folder))
-    job = EvaluationJob(
-        name=Path(args.file or args.answers).stem,
-        cases=cases,
-        folder=RunFolder(folder),
-        scorers=gate.scorers,
-        criteria=gate.criteria,
-        baseline=_baseline(args),
-        judges=gate.judge,
-        site=site,
-    )
-    with signals.ending(gate.judge.cancel):
-        return run_evaluation(job)
-
-
-def _site(args: argparse.Namespace, hook: AssistantHook | None) -> str | None:
-    """Return the id of the site that answered; None if not known."""
-    if hook:
-        return hook.resolve_site_id()
-    return site_of(object_storage_path(args.answers)).get("site_id")
 
 
 def _write(args: argparse.Namespace, evaluation: Evaluation, answers: pa.Table) -> None:
@@ -156,32 +135,25 @@ def _write(args: argparse.Namespace, evaluation: Evaluation, answers: pa.Table) 
 def _shown(out: Console, args: argparse.Namespace, evaluation: Evaluation) -> int:
     """Write the result, and return the exit code."""
     summary = evaluation.summary
+    rules = summary.gate.rules
     out.result(
         {
             **figures_of(summary),
             **summary.model_dump(include={"failing", "newly_failing", "figures"}),
-            "rules": [rule.model_dump() for rule in summary.gate.rules],
+            "rules": [rule.model_dump() for rule in rules],
             "judge_tokens": summary.judge_tokens,
             **{name: getattr(args, name) for name in ("junit", "report", "save")},
         }
     )
-    rules = [(rule.rule, rule.word, rule.reason) for rule in summary.gate.rules]
     if rules:
-        out.table(("rule", "verdict", "reason"), rules)
-    for line in (*failing_lines(evaluation), compared_text(summary)):
-        if line:
-            out.line(line)
-    if summary.judge_tokens:
-        out.note(f"The judges used {counted(summary.judge_tokens, 'token')}.")
-    verdict = {"none": "not judged"}.get(summary.gate.verdict, summary.gate.verdict)
+        out.table(("rule", "verdict", "reason"), [(rule.rule, rule.word, rule.reason) for rule in rules])
+    for line in (*failing_lines(evaluation), *notes_of(summary)):
+        out.line(line)
+    verdict = "not judged" if summary.gate.verdict == "none" else summary.gate.verdict
     answered = f"{summary.questions.answered} of {summary.questions.total} answered"
-    out.line(
-        f"{verdict}: {summary.name}, {answered}; {means_text(summary.means)}", STYLES.get(summary.gate.verdict, "")
-    )
-    return WRONG if summary.gate.verdict == "failed" else OK
-
-
-# -- checks before the first question ------------------------------------------------------------------
+    style = {"passed": GOOD, "failed": BAD}.get(verdict, "")
+    out.line(f"{verdict}: {summary.name}, {answered}; {means_text(summary)}", style)
+    return WRONG if verdict == "failed" else OK
 
 
 def _check_arguments(args: argparse.Namespace) -> None:
@@ -204,7 +176,7 @@ def _check(args: argparse.Namespace, gate: GateFile, cases: list[Case]) -> None:
 
     :raises AssistantInputError: Something is wrong; nothing was sent.
     """
-    check_tags(list(gate.criteria.rules), cases)
+    check_tags(gate.criteria.rules, cases)
     gate.judge.check(cases, gate.criteria.rules)
     for name in ("junit", "report"):
         path = getattr(args, name)
@@ -213,8 +185,7 @@ def _check(args: argparse.Namespace, gate: GateFile, cases: list[Case]) -> None:
     if args.save:
         check_writable(_output_path(args.save))
     if args.against:
-        place = _output_path(args.save) if args.save else object_storage_path(str(airflow_home()))
-        earlier_runs(RunFolder(place), _baseline(args))
+        earlier_runs(RunFolder(_output_path(args.save or str(airflow_home()))), _baseline(args))
 
 
 def _baseline(args: argparse.Namespace) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from airflow_provider_assistant.evaluation.scorers import Scorer, scorers_of
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.tables import Columns, read_rows
 from airflow_provider_assistant.tables.whole import table_of
+from airflow_provider_assistant.texts import did_you_mean
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,10 +78,8 @@ def read_golden(file: str, args: argparse.Namespace) -> GoldenSet:
     sent = set(column_by_field.values()) - {message}
     missing = sorted({message, *sent, *(args.key or ())} - set(rows.column_names))
     if missing:
-        by_folded = {name.strip().casefold(): name for name in rows.column_names}
-        close = [by_folded[near] for near in difflib.get_close_matches(missing[0].casefold(), by_folded, 1)]
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise AssistantInputError(f"{file} has no column {', '.join(missing)}{hint}", safe=NOTHING_SENT, field="file")
+        meant = did_you_mean(missing[0], rows.column_names)
+        raise AssistantInputError(f"{file} has no column {', '.join(missing)}{meant}", safe=NOTHING_SENT, field="file")
     table = rows.drop_columns([name for name in rows.column_names if name in sent])
     table = table.rename_columns([MESSAGE if name == message else name for name in table.column_names])
     given = list(args.key or _default_key(table))
@@ -135,23 +134,19 @@ def _mapping_in(path: str) -> dict[str, Any]:
 
     try:
         content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        unknown = set(content) - set(GATE_FIELDS) if isinstance(content, dict) else ()
+        problem = f"unknown fields {', '.join(sorted(map(str, unknown)))}" if unknown else "not a mapping"
     except OSError as error:
-        raise AssistantInputError(f"--gate {path}: it cannot be read: {error.strerror}", field="--gate") from error
+        problem, content = f"it cannot be read: {error.strerror}", None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise AssistantInputError(f"--gate {path}: not YAML: {error}", field="--gate") from error
-    problem = None
-    if not isinstance(content, dict):
-        problem = "not a mapping"
-    elif not set(content) <= set(GATE_FIELDS):
-        problem = f"unknown fields {', '.join(sorted(set(map(str, content)) - set(GATE_FIELDS)))}"
-    if problem:
-        raise AssistantInputError(
-            f"--gate {path}: {problem}", todo=f"A gate file has {', '.join(GATE_FIELDS)}.", field="--gate"
-        )
-    return dict(content)
+        problem, content = f"not YAML: {error}", None
+    if not isinstance(content, dict) or unknown:
+        todo = f"A gate file has {', '.join(GATE_FIELDS)}."
+        raise AssistantInputError(f"--gate {path}: {problem}", todo=todo, field="--gate")
+    return content
 
 
-def check_tags(rules: list[Rule], cases: list[Case]) -> None:
+def check_tags(rules: Sequence[Rule], cases: Sequence[Case]) -> None:
     """
     Check that questions have the tags of the rules.
 

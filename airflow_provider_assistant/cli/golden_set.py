@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
 
-from airflow_provider_assistant.cli.golden_input import read_gate, read_golden
+from airflow_provider_assistant.cli.golden_input import check_tags, read_gate, read_golden
 from airflow_provider_assistant.cli.output import BAD, GOOD, Console
 from airflow_provider_assistant.cli.runner import OK, WRONG, command
 from airflow_provider_assistant.evaluation.golden_check import check_golden_set
@@ -16,18 +15,17 @@ SHOWN = 50
 
 @command
 def check(out: Console, args: argparse.Namespace) -> int:
-    """Write what a person should look at. Exit code 1 if there is anything."""
+    """Write what a person should look at; exit code 1 if there is anything, 2 for what ``evaluate`` would refuse."""
     golden = read_golden(args.file, args)
     gate = read_gate(args.gate, has_baseline=True)
-    findings = check_golden_set(golden.table, golden.key_columns, gate.criteria.rules)
-    out.result([asdict(finding) for finding in findings])
-    cells = []
-    for finding in findings[:SHOWN]:
-        rows = ", ".join(map(str, finding.rows))
-        cells.append((finding.finding, rows, ", ".join(finding.keys), finding.reason))
-    if cells:
-        out.table(("finding", "rows", "keys", "reason"), cells)
+    cases = golden.cases()
+    check_tags(gate.criteria.rules, cases)
+    findings = list(check_golden_set(cases))
+    out.result([finding._asdict() for finding in findings])
+    if findings:
+        shown = [(one.finding, one.rows[0], one.keys[0], one.reason) for one in findings[:SHOWN]]
+        out.table(("finding", "row", "key", "reason"), shown)
     if len(findings) > SHOWN:
         out.line(f"… and {len(findings) - SHOWN} more")
-    out.line(f"questions: {golden.table.num_rows}, findings: {len(findings)}", BAD if findings else GOOD)
+    out.line(f"questions: {len(cases)}, findings: {len(findings)}", BAD if findings else GOOD)
     return WRONG if findings else OK

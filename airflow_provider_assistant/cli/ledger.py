@@ -24,6 +24,8 @@ STATES: tuple[Which, ...] = get_args(Which)
 FINE = ("created", "open")
 # Length limit of an error in text output, in characters. JSON has the whole error.
 ERROR_WIDTH = 60
+# Labels that are shown before something is settled.
+SHOWN = 20
 # Longest --older-than, in days: about a century.
 LONGEST = 36_500
 # Largest --limit.
@@ -46,8 +48,13 @@ def list_entries(out: Console, args: argparse.Namespace) -> int:
     if not entries:
         out.line(f"No entry is {args.state}.", GOOD)
         return OK
-    titles = ("key", "kind", "site", "source", "document", "state", "sent", "error")
-    out.table(titles, [_cells(entry) for entry in entries])
+    cells = []
+    for entry in entries:
+        names = [entry[name] for name in ("key", "kind", "site_id", "source", "document_id")]
+        state = "being sent" if entry["is_alive"] else entry["state"]
+        error = shorten(entry["error"] or "", ERROR_WIDTH, placeholder=" …")
+        cells.append((*names, state, f"{entry['claimed_at']:%Y-%m-%d %H:%M:%S}", error))
+    out.table(("key", "kind", "site", "source", "document", "state", "sent", "error"), cells)
     return OK if args.state in FINE else WRONG
 
 
@@ -63,13 +70,8 @@ def _count(out: Console, ledger: Ledger, filters: Filter) -> int:
 
 def selected(args: argparse.Namespace) -> Filter:
     """Return the entries that the filters of a command select."""
-    return Filter(
-        which=args.state,
-        kinds=[args.kind] if args.kind else (),
-        site_id=args.site,
-        source=args.source,
-        label_part=args.key,
-    )
+    kinds = [args.kind] if args.kind else ()
+    return Filter(which=args.state, kinds=kinds, site_id=args.site, source=args.source, label_part=args.key)
 
 
 def _entry(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,79 +79,56 @@ def _entry(row: Mapping[str, Any]) -> dict[str, Any]:
     return names | {name: value for name, value in row.items() if name not in _INTERNAL}
 
 
-def _cells(entry: Mapping[str, Any]) -> list[Any]:
-    state = "being sent" if entry["is_alive"] else entry["state"]
-    error = shorten(entry["error"] or "", ERROR_WIDTH, placeholder=" …")
-    names = [entry[name] for name in ("key", "kind", "site_id", "source", "document_id")]
-    return [*names, state, f"{entry['claimed_at']:%Y-%m-%d %H:%M:%S}", error]
-
-
 @command
 def resolve(out: Console, args: argparse.Namespace) -> int:
     """Record what became of entries: of those with an id, or of all that match. Exit code 1 if nothing was changed."""
     filters = selected(args)
-    found_id = None
-    if args.outcome == "created":
-        found_id = args.id
-    elif args.id:
+    # An id selects documents, or is what a row has created.
+    found_id = args.id if args.outcome == "created" else None
+    if args.id and not found_id:
         filters = replace(filters, remote_ids={args.id})
-    elif args.outcome == "removed" and filters == Filter():
-        raise AssistantInputError(
-            "no document selected",
-            safe=NOTHING_CHANGED,
-            todo="Give --id ID, or filters such as --state stale, --source NAME or --key TEXT.",
-            field="id",
-        )
-    if args.outcome != "removed" and not filters.remote_ids and not args.state:
-        filters = replace(filters, which="unresolved")
+    elif args.outcome != "removed":
+        filters = replace(filters, which=args.state or "unresolved")
+    elif filters == Filter():
+        todo = "Give --id ID, or filters such as --state stale, --source NAME or --key TEXT."
+        raise AssistantInputError("no document selected", safe=NOTHING_CHANGED, todo=todo, field="id")
     with Ledger.open() as ledger:
         report = settle(ledger, filters, args.outcome, remote_id=found_id)
-        if args.id and report.settled != 1:
-            _refuse_id(args, report)
+        _check_id(args, report)
         confirmation = args.confirm
         if args.id or (confirmation is None and _is_confirmed(out, args, report)):
             confirmation = report.confirmation
         if confirmation is not None:
             report = settle(ledger, filters, args.outcome, confirmation=confirmation, remote_id=found_id)
-    is_done = confirmation is not None
-    sites = sorted(map(str, report.sites))
     out.result(
         {
             "entries": report.settled,
             "as": args.outcome,
-            "sites": sites,
+            "sites": sorted(map(str, report.sites)),
             "kept": dict(report.kept),
             "labels": report.labels,
             "confirm": report.confirmation,
-            "changed": is_done,
+            "changed": confirmation is not None,
         }
     )
-    if is_done:
+    if confirmation is not None:
         out.line(_settled(args, report, "entry was", "entries were"), GOOD)
-    if is_done or not report.settled:
-        return OK
-    out.note(f"Nothing is changed yet. To settle exactly these, add: --confirm {report.confirmation}")
-    return WRONG
+    elif report.settled:
+        out.note(f"Nothing is changed yet. To settle exactly these, add: --confirm {report.confirmation}")
+        return WRONG
+    return OK
 
 
-def _refuse_id(args: argparse.Namespace, report: Report) -> None:
-    """
-    Raise the error about an id that does not name one entry.
-
-    Several rows may share a document: all of them are settled.
-    """
-    if args.outcome != "created" and report.settled:
+def _check_id(args: argparse.Namespace, report: Report) -> None:
+    """Raise an error if an id does not name one entry. Several rows may share a document: all of them are settled."""
+    if not args.id or report.settled == 1 or (args.outcome != "created" and report.settled):
         return
     happened = f"the ledger has no entry with the id {args.id!r} that can be settled as {args.outcome}"
     if args.outcome == "created":
         happened = f"--id needs exactly one entry, and {counted(report.settled, 'entry matches', 'entries match')}"
-    reasons = " ".join(report.kept)
-    raise AssistantInputError(
-        f"{happened}{f' ({reasons})' if reasons else ''}",
-        safe=NOTHING_CHANGED,
-        todo="'airflow assistant ledger list' shows the entries.",
-        field="id",
-    )
+    reasons = f" ({' '.join(report.kept)})" if report.kept else ""
+    todo = "'airflow assistant ledger list' shows the entries."
+    raise AssistantInputError(f"{happened}{reasons}", safe=NOTHING_CHANGED, todo=todo, field="id")
 
 
 def _settled(args: argparse.Namespace, report: Report, one: str, many: str) -> str:
@@ -160,10 +139,10 @@ def _settled(args: argparse.Namespace, report: Report, one: str, many: str) -> s
 def _is_confirmed(out: Console, args: argparse.Namespace, report: Report) -> bool:
     """Show what would be settled, and ask."""
     out.line(_settled(args, report, "entry would be", "entries would be"))
-    for label in report.labels[:20]:
+    for label in report.labels[:SHOWN]:
         out.line(f"  {label}")
-    if report.settled > 20:
-        out.line(f"  and {report.settled - 20:,} more")
+    if report.settled > SHOWN:
+        out.line(f"  and {report.settled - SHOWN:,} more")
     for reason, count in report.kept.most_common():
         out.line(f"{count:,} more stay as they are. {reason}", WARNING)
     if out.as_json or not report.settled:
@@ -177,9 +156,8 @@ def _is_confirmed(out: Console, args: argparse.Namespace, report: Report) -> boo
 @command
 def rename(out: Console, args: argparse.Namespace) -> int:
     """Give a service another name."""
-    for name in ("old", "new"):
-        if not getattr(args, name).strip():
-            raise AssistantInputError(f"{name.upper()} is empty", safe=NOTHING_CHANGED, field=name)
+    if not args.new.strip():
+        raise AssistantInputError("NEW is empty", safe=NOTHING_CHANGED, field="new")
     with Ledger.open() as ledger:
         count = rename_service(ledger, args.old, args.new, site_id=args.site, dry_run=args.dry_run)
     if not count:

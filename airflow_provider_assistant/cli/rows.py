@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from os import getpid
 from os.path import abspath
-from typing import Any, NamedTuple
+from typing import Any
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Call
@@ -15,27 +16,16 @@ from airflow_provider_assistant.api.payloads import Payload, QADocument, TextDoc
 from airflow_provider_assistant.api.replies import CreatedDocument
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.ledger import Kind, RunRef, Scope
+from airflow_provider_assistant.ledger import RunRef, Scope
 from airflow_provider_assistant.loading.fields import columns_to_read, mapping_of
 from airflow_provider_assistant.loading.rows import TableRows
 from airflow_provider_assistant.tables import read_rows
 
-
-class DocumentKind(NamedTuple):
-    """
-    Kind of document that a row becomes.
-
-    :param call: Function that returns the call for a site and a document.
-    """
-
-    kind: Kind
-    payload: type[Payload]
-    call: Callable[[str, Any], Call[CreatedDocument]]
-
-
-KINDS = {
-    "qa": DocumentKind("qa", QADocument, endpoints.create_qa_document),
-    "text": DocumentKind("text", TextDocument, endpoints.create_text_document),
+# What a row becomes, and the call for a site and a document.
+PAYLOADS: dict[str, type[Payload]] = {"qa": QADocument, "text": TextDocument}
+CALLS: dict[str, Callable[[str, Any], Call[CreatedDocument]]] = {
+    "qa": endpoints.create_qa_document,
+    "text": endpoints.create_text_document,
 }
 
 
@@ -62,27 +52,26 @@ def rows_of(file: str, args: argparse.Namespace, site_id: str) -> TableRows:
     :param file: Path, glob, folder or object storage URL.
     :raises AssistantInputError: The arguments do not fit a document.
     """
-    kind = KINDS[args.kind]
+    payload = PAYLOADS[args.kind]
     constants = pairs("--constant", args.constant)
-    columns = mapping_of(kind.payload, pairs("--column", args.column), constants)
-    key_columns = args.key or []
-    group_columns = args.group or []
-    selected = columns_to_read(kind.payload, columns, [*key_columns, *group_columns])
+    columns = mapping_of(payload, pairs("--column", args.column), constants)
+    keys, groups = args.key or [], args.group or []
+    selected = columns_to_read(payload, columns, [*keys, *groups])
     return TableRows(
         read_rows(file, selected, csv_options=csv_options(args), allow_empty=args.allow_empty),
-        payload=kind.payload,
+        payload=payload,
         columns=columns,
         constants=constants,
-        key_columns=key_columns,
-        group_columns=group_columns,
-        call=lambda document: kind.call(site_id, document),
+        key_columns=keys,
+        group_columns=groups,
+        call=partial(CALLS[args.kind], site_id),
         allow_empty=args.allow_empty,
     )
 
 
 def document_scope(hook: AssistantHook, args: argparse.Namespace) -> Scope:
     """Return the scope of the ledger to which the rows belong."""
-    return Scope(hook.site(), KINDS[args.kind].kind, args.namespace)
+    return Scope(hook.site(), args.kind, args.namespace)
 
 
 def source_name(args: argparse.Namespace) -> str:
@@ -94,9 +83,9 @@ def source_name(args: argparse.Namespace) -> str:
         # Path.resolve() would follow links, such as one to the newest export.
         return abspath(file)  # noqa: PTH100
     protocol, _, path = file.rstrip("/").partition("://")
+    host, *names = path.split("/")
     # Before an at sign is the connection.
-    host, slash, path_in_host = path.partition("/")
-    return f"{protocol}://{host.rpartition('@')[2]}{slash}{path_in_host}"
+    return "/".join([f"{protocol}://{host.rpartition('@')[2]}", *names])
 
 
 def command_run() -> RunRef:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import shutil
 import time
 import uuid
@@ -16,11 +17,13 @@ import sqlalchemy as sa
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.ledger import Ledger, sqlite_engine
 from airflow_provider_assistant.ledger.schema import attempts
-from airflow_provider_assistant.storage.private_files import make_folder, open_to_write
+from airflow_provider_assistant.storage.private import make_folder, open_to_write
 
 ID, LOCK, LEDGER = "id", "lock", "ledger.db"
 # Seconds after which an interrupted run is not resumed: its answers are those of another assistant by then.
 TOO_OLD = 24 * 3600.0
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -55,7 +58,6 @@ def unfinished_run(folder: Path, *, now: float | None = None) -> Iterator[Unfini
     :param now: Time of the clock. Default: the current time.
     :raises AssistantInputError: The folder cannot be written, or another process uses it.
     """
-    now = time.time() if now is None else now
     try:
         make_folder(folder)
         lock = open_to_write(folder / LOCK)
@@ -67,8 +69,17 @@ def unfinished_run(folder: Path, *, now: float | None = None) -> Iterator[Unfini
             field="--save",
         ) from error
     with lock:
-        _lock(lock.fileno(), folder)
-        run = _run_in(folder, now)
+        try:
+            fcntl.flock(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise AssistantInputError(
+                f"another process is running this evaluation, and keeps its answers in {folder}",
+                safe=NOTHING_SENT,
+                todo="Wait for it.",
+            ) from None
+        except OSError:
+            log.debug("The file system of %s has no locks.", folder)
+        run = _run_in(folder, time.time() if now is None else now)
         try:
             yield run
         finally:
@@ -79,21 +90,8 @@ def unfinished_run(folder: Path, *, now: float | None = None) -> Iterator[Unfini
                     folder.parent.rmdir()
 
 
-def _lock(file: int, folder: Path) -> None:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise AssistantInputError(
-            f"another process is running this evaluation, and keeps its answers in {folder}",
-            safe=NOTHING_SENT,
-            todo="Wait for it.",
-        ) from None
-    except OSError:
-        # Some file systems have no locks.
-        return
-
-
 def _run_in(folder: Path, now: float) -> Unfinished:
+    """Return the run in a folder. If there is none, or it is too old, delete what is there, and begin a new one."""
     file = folder / ID
     if file.exists() and now - file.stat().st_mtime < TOO_OLD:
         return Unfinished(folder, file.read_text(encoding="utf-8"), is_resumed=True)

@@ -11,26 +11,23 @@ import asyncio
 import contextlib
 import functools
 import re
-import ssl
 from collections.abc import AsyncIterator
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_assistant.api.call import Call, Response, TransportFailure
+from airflow_provider_assistant.api.call import Call, Response
 from airflow_provider_assistant.client.connection_errors import HEAD_TOO_LARGE, MAX_HEAD_BYTES, failure
-from airflow_provider_assistant.client.network import Proxy, proxy_for, tls_context_of
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.transport import (
     COMMON_HEADERS,
     KEEPALIVE_SECONDS,
     AsyncTransport,
     BoundedBody,
+    HttpLibrary,
     UploadForm,
-    connect_timeout,
 )
-from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
 
 if TYPE_CHECKING:
     import aiohttp
@@ -59,15 +56,15 @@ class _Attempt:
 _attempt: ContextVar[_Attempt] = ContextVar("attempt")
 
 
-class AiohttpTransport(AsyncTransport):
+class AiohttpTransport(HttpLibrary, AsyncTransport):
     """Send requests with aiohttp. Use it in one event loop at a time, and close it before using it in another."""
 
     def __init__(self, settings: ClientSettings) -> None:
-        self._settings = settings
+        super().__init__(settings)
         # The open connections, and as many slots.
         self._pool: tuple[aiohttp.ClientSession, asyncio.Semaphore] | None = None
 
-    async def exchange(self, call: Call[Any]) -> Response | TransportFailure:
+    async def exchange(self, call: Call[Any]) -> Response | AssistantError:
         """Send a call once, see :meth:`.Transport.exchange`."""
         import aiohttp
 
@@ -76,7 +73,7 @@ class AiohttpTransport(AsyncTransport):
         attempt = None
         try:
             # Waiting for a slot does not count.
-            async with slots, asyncio.timeout(connect_timeout(settings)) as clock:
+            async with slots, asyncio.timeout(settings.connect_timeout) as clock:
                 attempt = _Attempt(clock, settings.timeout_of(call))
                 _attempt.set(attempt)
                 with contextlib.ExitStack() as stack:
@@ -100,9 +97,7 @@ class AiohttpTransport(AsyncTransport):
                 timed_out=isinstance(error, TimeoutError),
                 connect_status=error.status if isinstance(error, aiohttp.ClientHttpProxyError) else None,
             )
-        content = body.end()
-        headers = {name.lower(): value for name, value in answer.headers.items()}
-        return Response(answer.status, headers, content, defect=body.defect)
+        return body.response(answer.status, answer.headers)
 
     def _options(self, call: Call[Any], attempt: _Attempt, stack: contextlib.ExitStack) -> dict[str, Any]:
         """Return headers, body and proxy of a request; the stack closes the file of an upload."""
@@ -131,14 +126,6 @@ class AiohttpTransport(AsyncTransport):
         pool, self._pool = self._pool, None
         if pool:
             await pool[0].close()
-
-    @cached_property
-    def _proxy(self) -> Proxy | None:
-        return proxy_for(self._settings.base_url)
-
-    @cached_property
-    def _tls(self) -> ssl.SSLContext:
-        return tls_context_of(self._settings, self._proxy)
 
     def _opened(self) -> tuple[aiohttp.ClientSession, asyncio.Semaphore]:
         import aiohttp
@@ -225,15 +212,16 @@ _LENGTH = re.compile(rb"^content-length[ \t]*:([^\r\n]*)\r?\n", re.IGNORECASE | 
 
 
 def _with_one_length(data: bytes) -> bytes:
-    """Return the beginning of a response with one Content-Length, if it has equal ones."""
+    """Return the beginning of a response with one Content-Length, if it has several that are equal."""
     end = _END_OF_HEAD.search(data)
     size = end.end() if end else 0
-    head, rest = data[:size], data[size:]
-    lengths = b",".join(_LENGTH.findall(head)).split(b",")
-    if len(lengths) == 1 or len({length.strip() for length in lengths}) > 1:
+    head, body = data[:size], data[size:]
+    # A line may have several, separated by commas.
+    lengths = [length.strip() for length in b",".join(_LENGTH.findall(head)).split(b",")]
+    if len(lengths) == 1 or len(set(lengths)) > 1:
         return data
-    status_line, newline, fields = _LENGTH.sub(b"", head).partition(b"\n")
-    return status_line + newline + b"Content-Length: " + lengths[0].strip() + b"\r\n" + fields + rest
+    status_line, newline, other_fields = _LENGTH.sub(b"", head).partition(b"\n")
+    return status_line + newline + b"Content-Length: " + lengths[0] + b"\r\n" + other_fields + body
 
 
 def _interruption(error: BaseException) -> BaseException | None:

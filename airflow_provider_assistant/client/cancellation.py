@@ -6,7 +6,7 @@ import asyncio
 import sys
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from airflow_provider_assistant.exceptions import AssistantIncompleteError
 
@@ -25,19 +25,17 @@ def run_coroutine(work: Coroutine[Any, Any, T], patience: float = PATIENCE) -> T
     A signal handler, such as the one of Airflow's ``execution_timeout``, can raise between any two instructions of the
     event loop. If the loop has just taken the next step of a task from its queue, the step is lost, and
     :func:`asyncio.run` waits for this task forever. In a finalizer or a callback, the exception itself is lost: Python
-    and asyncio only log it. This function then cancels the coroutine and raises the exception, also if the coroutine
-    waits for what the callback would have told it.
+    and asyncio only log it. This function then cancels the coroutine and raises the exception.
 
-    :param work: The coroutine.
     :param patience: Seconds to wait for the cancelled coroutine, and for the remaining tasks. Default: 30.
-    :return: The result of the coroutine.
     :raises BaseException: An error of the coroutine, or an exception that a signal handler raised.
     """
     runner = asyncio.Runner()
+    loop = runner.get_loop()
     try:
-        return _Interruption(runner, patience).run(work)
+        with _Lost(loop, patience) as lost:
+            return runner.run(lost.watched(work))
     finally:
-        loop = runner.get_loop()
         if _cancel_all(loop, patience):
             runner.close()
         else:
@@ -56,41 +54,38 @@ def _cancel_all(loop: asyncio.AbstractEventLoop, patience: float) -> bool:
     return all(task.done() for task in tasks)
 
 
-class _Interruption:
-    """Cancels a coroutine when an exception that a signal handler raised is lost, and raises the exception instead."""
+class _Lost:
+    """Cancel a coroutine when an exception that a signal handler raised is lost; raise this exception at the end."""
 
-    def __init__(self, runner: asyncio.Runner, patience: float) -> None:
-        self._runner = runner
+    def __init__(self, loop: asyncio.AbstractEventLoop, patience: float) -> None:
+        self._loop = loop
         self._patience = patience
-        self._loop = runner.get_loop()
         self._task: asyncio.Task[Any] | None = None
         self._error: BaseException | None = None
         self._stop: asyncio.TimerHandle | None = None
-        self._earlier_hook = sys.unraisablehook
+        self._hook = sys.unraisablehook
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        self._loop.set_exception_handler(self._in_callback)
-        # Python runs signal handlers in the main thread only.
-        is_main = threading.current_thread() is threading.main_thread()
-        if is_main:
-            sys.unraisablehook = self._in_finalizer
-        try:
-            return self._runner.run(self._main(work))
-        except (asyncio.CancelledError, RuntimeError):
-            # A loop that is stopped before its coroutine ends raises a RuntimeError.
-            if self._error:
-                raise self._error from None
-            raise
-        finally:
-            if self._stop:
-                self._stop.cancel()
-            self._loop.set_exception_handler(None)
-            if is_main:
-                sys.unraisablehook = self._earlier_hook
-
-    async def _main(self, work: Coroutine[Any, Any, T]) -> T:
+    async def watched(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run the coroutine, and know which task to cancel."""
         self._task = asyncio.current_task()
         return await work
+
+    def __enter__(self) -> Self:
+        self._loop.set_exception_handler(self._in_callback)
+        # Python runs signal handlers in the main thread only.
+        if threading.current_thread() is threading.main_thread():
+            sys.unraisablehook = self._in_finalizer
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._stop:
+            self._stop.cancel()
+        self._loop.set_exception_handler(None)
+        if threading.current_thread() is threading.main_thread():
+            sys.unraisablehook = self._hook
+        # A loop that is stopped before its coroutine ends raises a RuntimeError.
+        if self._error and kind and issubclass(kind, asyncio.CancelledError | RuntimeError):
+            raise self._error from None
 
     def _in_callback(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         if not self._cancel_because_of(context.get("exception")):
@@ -98,14 +93,12 @@ class _Interruption:
 
     def _in_finalizer(self, unraisable: sys.UnraisableHookArgs) -> None:
         if not self._cancel_because_of(unraisable.exc_value):
-            self._earlier_hook(unraisable)
+            self._hook(unraisable)
 
     def _cancel_because_of(self, error: BaseException | None) -> bool:
         """Cancel the coroutine if a signal handler raised this error. Return whether it did."""
-        if self._task is None or error is None:
-            return False
         # Ordinary exceptions and cancellations do not come from a signal handler.
-        if isinstance(error, Exception | asyncio.CancelledError):
+        if self._task is None or error is None or isinstance(error, Exception | asyncio.CancelledError):
             return False
         self._error = error
         self._loop.call_soon_threadsafe(self._cancel, self._task)
@@ -141,25 +134,14 @@ class CancellableRunner:
         self._task: asyncio.Task[Any] | None = None
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """
-        Run a coroutine in a new event loop and return its result.
-
-        :param work: The coroutine.
-        :return: The result of the coroutine.
-        :raises AssistantIncompleteError: :meth:`cancel` was called.
-        :raises BaseException: An error of the coroutine, or an exception that a signal handler raised, such as
-            Airflow's task timeout.
-        """
+        """Run a coroutine in a new event loop; see :meth:`arun` and :func:`run_coroutine`."""
         return run_coroutine(self.arun(work))
 
     async def arun(self, work: Coroutine[Any, Any, T]) -> T:
         """
         Run a coroutine in the running event loop and return its result.
 
-        :param work: The coroutine.
-        :return: The result of the coroutine.
         :raises AssistantIncompleteError: :meth:`cancel` was called.
-        :raises BaseException: As :meth:`run`.
         """
         task: asyncio.Task[T] = asyncio.create_task(work)
         self._loop = asyncio.get_running_loop()

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from dataclasses import replace
-from typing import Any, NoReturn, Protocol, Self, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn, Self, TypeVar
 
 from airflow_provider_assistant.api import errors
-from airflow_provider_assistant.api.call import Call, CallInfo, Response, TransportFailure
-from airflow_provider_assistant.client.defaults import get_client_defaults
+from airflow_provider_assistant.api.call import Call, CallInfo, Response
+from airflow_provider_assistant.client.defaults import ClientDefaults, get_client_defaults
 from airflow_provider_assistant.client.redaction import redactor_of
-from airflow_provider_assistant.client.retry import Attempts, Retries, ambiguous, jittered
+from airflow_provider_assistant.client.retry import Attempts, Retries, ambiguous
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.throttle import DEFAULT_PAUSE_SECONDS, Throttle
-from airflow_provider_assistant.client.transport import AsyncTransport, Transport
 from airflow_provider_assistant.exceptions import (
     AssistantAuthenticationError,
     AssistantError,
@@ -27,24 +25,24 @@ from airflow_provider_assistant.exceptions import (
     AssistantRateLimitError,
     AssistantResponseError,
     AssistantServerError,
+    AssistantTimeoutError,
 )
 from airflow_provider_assistant.observability import metrics
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+A = TypeVar("A")
+R = TypeVar("R")
 
 
-class _IO(Protocol):
-    """How a client waits and sends: it blocks its thread, or awaits."""
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How a request waits for its turn, is sent, and waits before a retry: by blocking its thread, or by awaiting."""
 
-    def slot(
-        self, *, is_patient: bool = False, is_slow: bool = False
-    ) -> contextlib.AbstractAsyncContextManager[None]: ...
-
-    async def exchange(self, call: Call[Any]) -> Response | TransportFailure: ...
-
-    async def sleep(self, seconds: float) -> None: ...
+    slot: Callable[..., AbstractAsyncContextManager[None]]
+    exchange: Callable[[Call[Any]], Awaitable[Response | AssistantError]]
+    sleep: Callable[[float], Awaitable[None]]
 
 
 class AssistantClient:
@@ -52,45 +50,21 @@ class AssistantClient:
     Send calls for one connection.
 
     Use :meth:`send` from any number of threads, or :meth:`asend` from one event loop, where all requests share a
-    throttle: a request may wait for its turn longer than for its response. Close the client with :meth:`close` or
-    :meth:`aclose`, or use it as a context manager.
+    throttle. Close the client with :meth:`close` or :meth:`aclose`, or use it as a context manager.
 
-    :param transport: Transport of :meth:`send`. Default: httpx.
-    :param async_transport: Transport of :meth:`asend`. Default: aiohttp.
-    :param now: Clock in seconds since the epoch.
-    :param sleep: Waits a number of seconds, for :meth:`send`.
-    :param asleep: Coroutine function that waits a number of seconds, for :meth:`asend`.
-    :param rng: Random generator of the jitter.
+    :param parts: Transports, clock and waits. Default: those of :func:`.get_client_defaults`.
     """
 
-    def __init__(
-        self,
-        settings: ClientSettings,
-        *,
-        transport: Transport | None = None,
-        async_transport: AsyncTransport | None = None,
-        now: Callable[[], float] | None = None,
-        sleep: Callable[[float], None] | None = None,
-        asleep: Callable[[float], Awaitable[None]] | None = None,
-        rng: random.Random | None = None,
-    ) -> None:
-        defaults = get_client_defaults()
+    def __init__(self, settings: ClientSettings, parts: ClientDefaults | None = None) -> None:
+        parts = parts or get_client_defaults()
         self.settings = settings
-        self.now = now or defaults.now
-        self._rng = rng or defaults.rng()
-        self._transport = transport or defaults.transport(settings)
-        self._async_transport = async_transport or defaults.async_transport(settings)
-        self.throttle = Throttle(
-            settings.max_concurrency,
-            patience=settings.retry.outage_seconds,
-            pause=settings.retry.pause_in_outage,
-            longest_pause=settings.retry.max_backoff,
-            now=self._monotonic,
-            rng=self._rng,
-        )
-        self.asleep = asleep or defaults.asleep
-        self._blocking = _Blocking(self._transport, sleep or defaults.sleep)
-        self._awaiting = _Awaiting(self._async_transport, self.asleep, self.throttle)
+        self.now = parts.now
+        self.asleep = parts.asleep
+        self._transport = parts.transport(settings)
+        self._async_transport = parts.async_transport(settings)
+        self.throttle = Throttle(settings.max_concurrency, settings.retry, now=self._monotonic, rng=parts.rng())
+        self._blocking = _Way(lambda **_: nullcontext(), _at_once(self._transport.exchange), _at_once(parts.sleep))
+        self._awaiting = _Way(self.throttle.slot, self._async_transport.exchange, self.asleep)
         self._redactor = redactor_of(settings.base_url, settings.api_key)
         self._prepare_lock = asyncio.Lock()
         self._is_prepared = self._has_worked = False
@@ -108,15 +82,10 @@ class AssistantClient:
             Airflow does not retry the task if ``retry_ambiguous`` is False.
         :raises AssistantResponseError: The status is a success, but the body cannot be used.
         """
-        return _run_blocking(self._send(self._blocking, call, Attempts(), retry_ambiguous, is_repeat=False))
+        return _run_blocking(self._send(self._blocking, call, Attempts(), retry_ambiguous=retry_ambiguous))
 
     async def asend(
-        self,
-        call: Call[T],
-        *,
-        attempts: Attempts | None = None,
-        is_repeat: bool = False,
-        logs_retries: bool = True,
+        self, call: Call[T], *, attempts: Attempts | None = None, is_repeat: bool = False, logs_retries: bool = True
     ) -> T:
         """
         Send one call under asyncio, with retries, and return its reply.
@@ -127,77 +96,65 @@ class AssistantClient:
         :param logs_retries: Whether to log a warning before each retry.
         :raises AssistantError: The call failed; the subclasses are those of :meth:`send`.
         """
-        return await self._send(
-            self._awaiting, call, attempts or Attempts(), None, is_repeat=is_repeat, logs_retries=logs_retries
-        )
+        attempts = attempts or Attempts()
+        return await self._send(self._awaiting, call, attempts, is_repeat=is_repeat, logs_retries=logs_retries)
 
     def send_once(self, call: Call[T]) -> T:
-        """
-        Send one request, without retries, and return its reply.
-
-        :raises AssistantError: It failed.
-        """
+        """Send one request, without retries, and return its reply, or raise its error."""
         return _run_blocking(self._send_once(self._blocking, call))
 
     async def asend_once(self, call: Call[T]) -> T:
-        """
-        Send one request under asyncio, without retries, however long it has to wait for its turn.
-
-        :raises AssistantError: It failed.
-        """
+        """Do the same under asyncio, however long the request has to wait for its turn."""
         return await self._send_once(self._awaiting, call)
 
     async def _send(
         self,
-        io: _IO,
+        way: _Way,
         call: Call[T],
         attempts: Attempts,
-        retry_ambiguous: bool | None,
         *,
-        is_repeat: bool,
+        retry_ambiguous: bool | None = None,
+        is_repeat: bool = False,
         logs_retries: bool = True,
     ) -> T:
         policy = self.settings.retry
         if retry_ambiguous is not None:
             policy = replace(policy, retry_ambiguous=retry_ambiguous)
-        retries = Retries(call, policy, self.throttle, self._rng)
+        retries = Retries(call, policy, self.throttle)
         started = self.now()
         while True:
             try:
-                async with io.slot(is_patient=False, is_slow=call.timeout_field == "chat_timeout"):
-                    outcome = await self._exchange(io, call, attempts, started, is_repeat=is_repeat)
-            except AssistantError as unsent:
-                # The throttle refused it, or its file cannot be read.
-                _fail(call, attempts, unsent, retryable=retry_ambiguous is not False)
-            if not isinstance(outcome, AssistantError):
-                return outcome
-            attempts.failed(outcome)
-            try:
+                async with way.slot(is_slow=call.timeout_field == "chat_timeout"):
+                    outcome = await self._exchange(way, call, attempts, started, is_repeat=is_repeat)
+                if not isinstance(outcome, AssistantError):
+                    return outcome
+                attempts.failed(outcome)
                 pause = retries.pause_after(outcome)
             except AssistantError as last:
+                # It is not sent again, or the throttle refused it, or its file cannot be read.
                 _fail(call, attempts, last, retryable=retry_ambiguous is not False)
             if logs_retries and self.throttle.tries:
                 self.throttle.report(pause)
             elif logs_retries:
                 log.warning("Trying again in %.1f s: %s", pause, outcome)
-            await io.sleep(pause)
+            await way.sleep(pause)
 
-    async def _send_once(self, io: _IO, call: Call[T]) -> T:
-        async with io.slot(is_patient=True):
-            outcome = await self._exchange(io, call, Attempts(), self.now())
+    async def _send_once(self, way: _Way, call: Call[T]) -> T:
+        async with way.slot(is_patient=True):
+            outcome = await self._exchange(way, call, Attempts(), self.now())
         if isinstance(outcome, AssistantError):
             raise outcome
         return outcome
 
     async def _exchange(
-        self, io: _IO, call: Call[T], attempts: Attempts, started: float, *, is_repeat: bool = False
+        self, way: _Way, call: Call[T], attempts: Attempts, started: float, *, is_repeat: bool = False
     ) -> T | AssistantError:
         """Send one request, learn from its outcome, and return its reply or its error."""
         sent_at = self.throttle.now()
         began = time.perf_counter()
         try:
             attempts.sent += 1
-            outcome = self._redactor.outcome(await io.exchange(call))
+            outcome = await way.exchange(call)
         except asyncio.CancelledError:
             attempts.failed(AssistantError("the task ended before there was an answer", maybe_done=not call.repeatable))
             raise
@@ -205,8 +162,9 @@ class AssistantClient:
             # The file of an upload has changed or cannot be opened, so nothing was sent.
             attempts.sent -= 1
             raise
-        status = str(outcome.status) if isinstance(outcome, Response) else outcome.kind
-        metrics.request(call.endpoint, status, time.perf_counter() - began)
+        metrics.request(call.endpoint, _status_of(outcome), time.perf_counter() - began)
+        if isinstance(outcome, Response):
+            outcome = self._redactor.response(outcome)
         # If the clock was set back, the difference would be negative.
         info = CallInfo(0, attempts.sent, attempts.maybe_done, max(0.0, self.now() - started))
         may_exist = is_repeat or attempts.may_have_arrived
@@ -222,21 +180,21 @@ class AssistantClient:
         self.throttle.accepted()
         return reply
 
-    def _learned(self, outcome: Response | TransportFailure, error: AssistantError, sent_at: float) -> AssistantError:
+    def _learned(self, outcome: Response | AssistantError, error: AssistantError, sent_at: float) -> AssistantError:
         """Tell the throttle about an error, and return it; a 401 after the key had worked may pass: it was rotated."""
         throttle = self.throttle
         if isinstance(error, AssistantRateLimitError):
             throttle.answered()
-            throttle.refused(error, self._jittered)
+            throttle.refused(error)
         elif errors.is_unanswered(outcome):
             throttle.failed(error, sent_at)
             # A gateway with too many requests answers 503; in an outage, this says nothing about the rate.
             is_busy = isinstance(outcome, Response) and outcome.status == 503 and errors.is_of_gateway(outcome)
             if is_busy and throttle.silence < DEFAULT_PAUSE_SECONDS:
-                throttle.slow_down(error, self._jittered)
+                throttle.slow_down(error)
             elif is_busy and self.settings.retry.attempts > 1:
                 throttle.hold(min(error.retry_after or 0.0, self.settings.retry.max_backoff))
-        elif isinstance(error, AssistantGatewayError) or isinstance(outcome, TransportFailure):
+        elif isinstance(error, AssistantGatewayError) or isinstance(outcome, AssistantError):
             throttle.doubted()
         else:
             throttle.answered(is_proof=not isinstance(error, AssistantAuthenticationError))
@@ -248,9 +206,6 @@ class AssistantClient:
                 error = replace(error, retryable=True, todo=f"{todo} {error.todo}")
             throttle.stop(error)
         return error
-
-    def _jittered(self, pause: float) -> float:
-        return jittered(pause, self._rng)
 
     def _monotonic(self) -> float:
         try:
@@ -290,36 +245,20 @@ class AssistantClient:
         await self.aclose()
 
 
-class _Blocking:
-    """Send and wait in the calling thread: its coroutines never wait."""
+def _at_once(function: Callable[[A], R]) -> Callable[[A], Awaitable[R]]:
+    """Return a coroutine function that calls a function and never waits."""
 
-    def __init__(self, transport: Transport, sleep: Callable[[float], None]) -> None:
-        self._transport = transport
-        self._sleep = sleep
+    async def run(argument: A) -> R:
+        return function(argument)
 
-    @contextlib.asynccontextmanager
-    async def slot(self, *, is_patient: bool = False, is_slow: bool = False) -> AsyncIterator[None]:  # noqa: ARG002
-        yield
-
-    async def exchange(self, call: Call[Any]) -> Response | TransportFailure:
-        return self._transport.exchange(call)
-
-    async def sleep(self, seconds: float) -> None:
-        self._sleep(seconds)
+    return run
 
 
-class _Awaiting:
-    """Send and wait in the event loop, when the throttle says so."""
-
-    def __init__(
-        self, transport: AsyncTransport, asleep: Callable[[float], Awaitable[None]], throttle: Throttle
-    ) -> None:
-        self.slot = throttle.slot
-        self.exchange = transport.exchange
-        self._asleep = asleep
-
-    async def sleep(self, seconds: float) -> None:
-        await self._asleep(seconds)
+def _status_of(outcome: Response | AssistantError) -> str:
+    """Return the status of a request as a tag of its metrics."""
+    if isinstance(outcome, Response):
+        return str(outcome.status)
+    return "timeout" if isinstance(outcome, AssistantTimeoutError) else "connection"
 
 
 def _fail(call: Call[Any], attempts: Attempts, error: AssistantError, *, retryable: bool) -> NoReturn:

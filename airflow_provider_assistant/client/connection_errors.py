@@ -7,12 +7,20 @@ import os
 import re
 import socket
 import ssl
+from http import HTTPStatus
 from typing import Any
 
-from airflow_provider_assistant.api.call import Call, TransportFailure
+from airflow_provider_assistant.api.call import Call
+from airflow_provider_assistant.api.errors import NOBODY_BEHIND
 from airflow_provider_assistant.client.network import Proxy, host_and_port
 from airflow_provider_assistant.client.settings import ClientSettings
-from airflow_provider_assistant.client.transport import connect_timeout
+from airflow_provider_assistant.exceptions import (
+    AssistantConnectionError,
+    AssistantError,
+    AssistantGatewayError,
+    AssistantResponseError,
+    AssistantTimeoutError,
+)
 
 # Maximum size of the status line and headers of a response in bytes: that of httpx.
 MAX_HEAD_BYTES = 100 * 1024
@@ -28,6 +36,7 @@ TLS_TODO = (
     "without TLS, begin the base URL with http:// (without a protocol, https is assumed); the API key is then sent "
     "unencrypted."
 )
+PROXY_HINT = "Some networks need a proxy in HTTPS_PROXY."
 BROKEN_TODO = (
     "Check that the service is well, and the port in the base URL of the Airflow connection: https:// needs a port "
     "with TLS, http:// one without. A service that requires a client certificate needs client_cert and client_key."
@@ -41,30 +50,38 @@ def failure(
     proxy: Proxy | None,
     *,
     sent: bool,
-    timed_out: bool = False,
-    connect_status: int | None = None,
-) -> TransportFailure:
+    timed_out: bool,
+    connect_status: int | None,
+) -> AssistantError:
     """
-    Describe a request without a complete response, without words of the other side: it may repeat secrets.
+    Return the error of a request without a complete response, without words of the other side: it may repeat secrets.
 
     :param error: Error of the HTTP library.
     :param sent: Whether the service may have received the request.
-    :param timed_out: Whether the error is a timeout. Default: False.
-    :param connect_status: Status with which the proxy refused CONNECT. Default: None, it did not.
+    :param timed_out: Whether the error is a timeout.
+    :param connect_status: Status with which the proxy refused CONNECT; None if it did not.
     """
     kind = type(error).__name__
+    service = host_and_port(settings.base_url)
+    host = f"{service} through the proxy {proxy.address}" if proxy else service
     if sent and timed_out:
-        detail, todo = f"{kind}: no complete answer within {settings.timeout_of(call):g} s", ""
-        return _described(detail, todo, settings, proxy, kind="timeout")
+        seconds = settings.timeout_of(call)
+        return AssistantTimeoutError(
+            f"No answer in time from {host}: {kind}: no complete answer within {seconds:g} s ({call})",
+            todo=f"If the service is only slow, raise {call.timeout_field} in the Airflow connection.",
+            maybe_done=True,
+        )
     if sent and str(error) == HEAD_TOO_LARGE:
-        detail = f"its status line and headers have more than {MAX_HEAD_BYTES // 1024} KiB"
-        todo = "Ask the owner of the service, or of the gateway in front of it, for smaller headers."
-        return _described(detail, todo, settings, proxy, is_answered=True)
+        return AssistantResponseError(
+            f"The reply of {host} cannot be read: its status line and headers have more than "
+            f"{MAX_HEAD_BYTES // 1024} KiB ({call})",
+            todo="Ask the owner of the service, or of the gateway in front of it, for smaller headers.",
+            maybe_done=True,
+        )
     if proxy and connect_status is not None:
-        detail = f"the proxy {proxy.address} answered CONNECT with {connect_status}"
-        return _described(detail, todo_of_proxy(proxy), settings, proxy, sent=False, proxy_status=connect_status)
+        return _refused_tunnel(call, service, proxy, connect_status)
     setting = f"the proxy in {proxy.variable}" if proxy else "the base URL in the Airflow connection"
-    address = proxy.address if proxy else host_and_port(settings.base_url)
+    address = proxy.address if proxy else service
     cause = _system_error(error)
     if isinstance(cause, socket.gaierror):
         reason = f"the host name {address.rpartition(':')[0]} is not known ({cause.strerror})"
@@ -76,24 +93,30 @@ def failure(
             sent = False
     elif cause is not None and cause.errno in _UNREACHABLE:
         reason = f"no connection to {address}: {os.strerror(cause.errno or 0)}"
-        todo = f"Check {setting}, with its port, and that it runs there. Some networks need a proxy in HTTPS_PROXY."
+        todo = f"Check {setting}, with its port, and that it runs there. {PROXY_HINT}"
     elif timed_out:
-        reason = f"no connection within {connect_timeout(settings):g} s"
-        todo = f"Check {setting}, with its port, and whether a firewall blocks it. " + (
-            todo_of_proxy(proxy) if proxy else "Some networks need a proxy in HTTPS_PROXY."
-        )
+        reason = f"no connection within {settings.connect_timeout:g} s"
+        todo = f"Check {setting}, with its port, and whether a firewall blocks it. "
+        todo += todo_of_proxy(proxy) if proxy else PROXY_HINT
     else:
         reason = "the connection broke, or the reply is not HTTP"
         todo = BROKEN_TODO if sent or not proxy else todo_of_proxy(proxy)
-    return _described(f"{kind}: {reason}", todo, settings, proxy, sent=sent)
+    return AssistantConnectionError(f"No answer from {host}: {kind}: {reason} ({call})", todo=todo, maybe_done=sent)
 
 
-def _described(
-    detail: str, todo: str, settings: ClientSettings, proxy: Proxy | None, **fields: Any
-) -> TransportFailure:
-    fields = {"kind": "connection", "sent": True, **fields}
-    address = proxy.address if proxy else None
-    return TransportFailure(detail=detail, todo=todo, host=host_and_port(settings.base_url), proxy=address, **fields)
+def _refused_tunnel(call: Call[Any], service: str, proxy: Proxy, status: int) -> AssistantError:
+    """Return the error of a proxy that answered CONNECT with an error status."""
+    said = f"the proxy {proxy.address} answered CONNECT with {status} ({call})"
+    todo = todo_of_proxy(proxy)
+    if status in NOBODY_BEHIND or status == HTTPStatus.TOO_MANY_REQUESTS:
+        return AssistantConnectionError(f"No answer from {service}: {said}", todo=todo)
+    return AssistantGatewayError(
+        f"The request was not passed on to {service}: {said}",
+        todo=todo,
+        status=status,
+        endpoint=call.endpoint,
+        stops_all=True,
+    )
 
 
 def todo_of_proxy(proxy: Proxy) -> str:

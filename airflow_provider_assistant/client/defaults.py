@@ -21,11 +21,7 @@ from airflow_provider_assistant.client.transport import AsyncTransport, Transpor
 
 @dataclass(frozen=True, slots=True)
 class ClientDefaults:
-    """
-    Defaults for the arguments of :class:`.AssistantClient`: its transports, its clock, its waits, its retry jitter.
-
-    :param now: Clock, returning seconds since the epoch.
-    """
+    """The transports of a client, its clock in seconds since the epoch, its waits, and the jitter of its retries."""
 
     transport: Callable[[ClientSettings], Transport] = HttpxTransport
     async_transport: Callable[[ClientSettings], AsyncTransport] = AiohttpTransport

@@ -10,24 +10,24 @@ import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
-from functools import cached_property
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
 
 import httpx
 
-from airflow_provider_assistant.api.call import Call, Response, TransportFailure
+from airflow_provider_assistant.api.call import Call, Response
 from airflow_provider_assistant.client.connection_errors import failure
-from airflow_provider_assistant.client.network import Proxy, proxy_for, tls_context_of
+from airflow_provider_assistant.client.network import Proxy
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.transport import (
     COMMON_HEADERS,
     KEEPALIVE_SECONDS,
     BoundedBody,
+    HttpLibrary,
     Transport,
     UploadForm,
-    connect_timeout,
 )
+from airflow_provider_assistant.exceptions import AssistantError
 
 _is_sending: ContextVar[bool] = ContextVar("is_sending", default=False)
 
@@ -111,7 +111,7 @@ class Watch:
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
-class HttpxTransport(Transport):
+class HttpxTransport(HttpLibrary, Transport):
     """
     Send requests with httpx, each thread on its own connection.
 
@@ -120,13 +120,13 @@ class HttpxTransport(Transport):
     """
 
     def __init__(self, settings: ClientSettings) -> None:
-        self._settings = settings
+        super().__init__(settings)
         # Reuse the most recently used connection, so that few stay open. None is a connection that is not open yet.
         self._connections: queue.LifoQueue[tuple[httpx.Client, Watch] | None] = queue.LifoQueue()
         for _ in range(settings.max_concurrency):
             self._connections.put(None)
 
-    def exchange(self, call: Call[Any]) -> Response | TransportFailure:
+    def exchange(self, call: Call[Any]) -> Response | AssistantError:
         """Send a call once, see :meth:`.Transport.exchange`."""
         connection = self._connections.get()
         _is_sending.set(True)
@@ -140,14 +140,14 @@ class HttpxTransport(Transport):
             is_usable = connection is not None and not connection[0].is_closed
             self._connections.put(connection if is_usable else None)
 
-    def _exchange(self, http: httpx.Client, watch: Watch, call: Call[Any]) -> Response | TransportFailure:
+    def _exchange(self, http: httpx.Client, watch: Watch, call: Call[Any]) -> Response | AssistantError:
         settings = self._settings
         seconds = settings.timeout_of(call)
         headers = {"X-API-Key": settings.api_key}
         options: dict[str, Any] = {
             "headers": headers,
             "json": call.json,
-            "timeout": httpx.Timeout(seconds, connect=connect_timeout(settings)),
+            "timeout": httpx.Timeout(seconds, connect=settings.connect_timeout),
             "extensions": {"trace": watch.trace},
         }
         try:
@@ -174,8 +174,7 @@ class HttpxTransport(Transport):
                 timed_out=isinstance(error, httpx.TimeoutException | ResponseTimeout),
                 connect_status=connect_status(error),
             )
-        content = body.end()
-        return Response(answer.status_code, dict(answer.headers), content, defect=body.defect)
+        return body.response(answer.status_code, answer.headers)
 
     def close(self) -> None:
         """Close the connections that no thread is using."""
@@ -197,14 +196,6 @@ class HttpxTransport(Transport):
             # No domain is allowed, so no cookie is kept.
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
         )
-
-    @cached_property
-    def _proxy(self) -> Proxy | None:
-        return proxy_for(self._settings.base_url)
-
-    @cached_property
-    def _tls(self) -> ssl.SSLContext:
-        return tls_context_of(self._settings, self._proxy)
 
 
 def httpx_proxy(proxy: Proxy | None, context: ssl.SSLContext) -> httpx.Proxy | None:

@@ -19,9 +19,7 @@ class Proxy:
     """
     A proxy whose credentials are not in its URL, because the HTTP libraries show the URL in messages.
 
-    :param url: URL with scheme, host and port.
-    :param address: ``host:port`` for messages.
-    :param variable: Name of the variable in upper case, for messages.
+    :param address: ``host:port``, and ``variable`` the name of the variable, for messages.
     :param headers: ``Proxy-Authorization``, if the proxy has credentials.
     :param secrets: Texts that no message may contain.
     """
@@ -37,8 +35,8 @@ def proxy_for(url: str) -> Proxy | None:
     """
     Return the proxy for a URL by the rules of :mod:`urllib`; httpx and aiohttp each have other ones.
 
-    :return: The proxy of ``HTTP_PROXY``, ``HTTPS_PROXY`` or ``ALL_PROXY``; None if there is none, or if ``NO_PROXY``
-        names the host or a domain above it.
+    :return: The proxy of ``HTTP_PROXY``, ``HTTPS_PROXY`` or ``ALL_PROXY``; None without one, or if ``NO_PROXY`` names
+        the host or a domain above it.
     :raises AssistantInputError: The variable is not the URL of an http or https proxy.
     """
     scheme = urlsplit(url).scheme
@@ -106,22 +104,22 @@ def tls_context(
     """
     Read the trusted certificates, and the client's own.
 
-    :param verify: Whether to verify certificates, or the path of those to verify them with. Default: True, those of
+    :param verify: Whether to verify certificates, or the path of those to verify them with. Default: those of
         ``SSL_CERT_FILE`` or ``SSL_CERT_DIR``, or else of the Python package certifi.
-    :param client_cert: Path of the client's certificate. Default: None.
-    :param client_key: Path of its private key. Default: None, it is in the file of the certificate.
+    :param client_key: Path of the private key. Default: it is in the file of the certificate.
     :raises AssistantInputError: A file with certificates cannot be used.
     """
-    setting = "SSL_CERT_FILE or SSL_CERT_DIR of the environment"
+    field, setting = None, "SSL_CERT_FILE or SSL_CERT_DIR of the environment"
     try:
         if isinstance(verify, str):
-            setting = f"ca_bundle {verify!r} of the Airflow connection"
+            field, setting = "ca_bundle", f"ca_bundle {verify!r} of the Airflow connection"
             context = ssl.create_default_context(cafile=verify)
         else:
             context = httpx.create_ssl_context(verify=verify)
         # A certificate that is listed need not be that of a root. Python 3.13 does this by default.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         if client_cert or client_key:
+            field = "client_cert"
             setting = f"client_cert {client_cert!r} and client_key {client_key!r} of the Airflow connection"
             # Without a password, OpenSSL would ask for the one of an encrypted key at the terminal.
             context.load_cert_chain(client_cert or "", client_key, password="")
@@ -130,17 +128,13 @@ def tls_context(
             f"{setting} cannot be used: {error}",
             todo="Give the paths of files in PEM format that exist on this machine and that Airflow may read, and of a "
             "private key without a password that belongs to the first certificate of its file.",
-            field=setting.partition(" ")[0] if setting[0].islower() else None,
+            field=field,
         ) from None
     return context
 
 
 def tls_context_of(settings: ClientSettings, proxy: Proxy | None) -> ssl.SSLContext:
-    """
-    Read the certificates that a client needs.
-
-    :raises AssistantInputError: A file with certificates cannot be used.
-    """
+    """Read the certificates that a client needs."""
     is_encrypted = settings.base_url.startswith("https:") or (proxy and proxy.url.startswith("https:"))
     if not is_encrypted:
         # Reading the trusted certificates takes as long as 100 requests.

@@ -8,7 +8,7 @@ from base64 import b64encode
 from dataclasses import replace
 from urllib.parse import quote
 
-from airflow_provider_assistant.api.call import Response, TransportFailure
+from airflow_provider_assistant.api.call import Response
 from airflow_provider_assistant.client.network import usable_proxy
 from airflow_provider_assistant.exceptions import AssistantError
 
@@ -30,13 +30,7 @@ def _unescaped(match: re.Match[bytes]) -> bytes:
 
 
 def is_recognisable(key: str) -> bool:
-    """
-    Return whether an API key differs enough from ordinary text to be redacted from replies.
-
-    A key such as ``test``, ``1234`` or ``assistant`` does not: redaction would remove words and numbers from replies.
-
-    :return: True from 16 characters on, or from 8 if the key is neither all letters nor all digits.
-    """
+    """Return whether an API key differs enough from the words and numbers of ordinary text to be redacted."""
     if len(key) >= SURELY_SECRET:
         return True
     return len(key) >= SHORTEST_SECRET and not key.isalpha() and not key.isdecimal()
@@ -44,11 +38,9 @@ def is_recognisable(key: str) -> bool:
 
 class Redactor:
     """
-    Replace secrets by ``***``, also in the forms that they have in JSON, in URLs and in base64.
+    Replace secrets that are recognisable by ``***``, also in the forms that they have in JSON, URLs and base64.
 
     Escapes of ASCII characters in a body, which JSON does not need, are undone before.
-
-    A secret that is not recognisable is not replaced, see :func:`is_recognisable`.
     """
 
     def __init__(self, *secrets: str) -> None:
@@ -56,22 +48,20 @@ class Redactor:
         # Longest first: a form may contain another one.
         self._forms = sorted(forms, key=len, reverse=True)
 
-    def outcome(self, outcome: Response | TransportFailure) -> Response | TransportFailure:
-        """Return an outcome without the secrets: in header values and body, or in the detail of a failure."""
+    def response(self, response: Response) -> Response:
+        """Return a response without the secrets in header values and body."""
         if not self._forms:
-            return outcome
-        if isinstance(outcome, TransportFailure):
-            return replace(outcome, detail=self.text(outcome.detail))
-        body = outcome.body
+            return response
+        body = response.body
         if b"\\u00" in body:
             body = _ESCAPE.sub(_unescaped, body)
-        if outcome.defect:
+        if response.defect:
             # The body may have been cut within a secret.
             body = body[: -len(self._forms[0])]
         for form in self._forms:
             body = body.replace(form.encode(), REDACTED.encode())
-        headers = {name: self.text(value) for name, value in outcome.headers.items()}
-        return replace(outcome, headers=headers, body=body)
+        headers = {name: self.text(value) for name, value in response.headers.items()}
+        return replace(response, headers=headers, body=body)
 
     def error(self, error: AssistantError) -> None:
         """Take the secrets out of the texts of an error."""

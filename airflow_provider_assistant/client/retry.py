@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider_assistant.api.call import Call
@@ -18,10 +17,6 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.texts import counted
 
-# Jitter only lengthens a wait: a request is never sent before the time in ``Retry-After``, and clients that received
-# the same ``Retry-After`` do not return at once. It is a share of the wait, but at least LEAST_JITTER seconds.
-JITTER = 0.1
-LEAST_JITTER = 0.1
 # Longest wait in seconds that is added after repeated 429s whose ``Retry-After`` is 0.
 LONGEST_UNASKED = 1.0
 # Exponent limit of the backoff, which avoids an overflow.
@@ -40,7 +35,7 @@ class RetryPolicy:
     While the service answers nothing at all, ``outage_seconds`` limits the time instead of ``attempts``. A create that
     may have been carried out is sent at most ``attempts`` times even then.
 
-    :param attempts: Maximum number of attempts, at least 1; with 1 nothing is retried. A 429 does not count.
+    :param attempts: Maximum number of attempts; with 1 nothing is retried. A 429 does not count.
     :param max_backoff: Maximum wait in seconds, for one ``Retry-After`` and for all 429s of a call together. If the
         service asks for more, the error is raised instead of blocking a worker slot.
     :param retry_ambiguous: Whether to send a create again that may have been carried out.
@@ -64,11 +59,6 @@ class RetryPolicy:
     def pause_in_outage(self, tries: int) -> float:
         """Return the seconds between two tries of an outage, after a number of tries from 1."""
         return min(self.backoff(tries), LONGEST_IN_OUTAGE * self.initial_backoff, self.max_backoff)
-
-
-def jittered(pause: float, rng: random.Random) -> float:
-    """Return a wait with up to a tenth of it added, or up to 0.1 s if that is more."""
-    return pause + rng.uniform(0.0, max(JITTER * pause, LEAST_JITTER))
 
 
 @dataclass(slots=True)
@@ -101,7 +91,6 @@ class Retries:
     call: Call[Any]
     policy: RetryPolicy
     throttle: Throttle
-    rng: random.Random
     # Failures that count as attempts, and those since the last answer to any request of the client.
     failures: int = 0
     tries: int = 0
@@ -109,7 +98,7 @@ class Retries:
     # 429s, and the seconds of their pauses.
     refusals: int = 0
     refused: float = 0.0
-    answers: int | None = field(default=None)
+    answers: int | None = None
 
     def pause_after(self, error: AssistantError) -> float:
         """
@@ -120,7 +109,7 @@ class Retries:
         pause = self._refusal(error) if isinstance(error, AssistantRateLimitError) else self._failure(error)
         if not self._may_repeat(error):
             raise error
-        return jittered(pause, self.rng)
+        return self.throttle.jittered(pause)
 
     def _may_repeat(self, error: AssistantError) -> bool:
         # The reply of a gateway, or one that cannot be read, would be the same.
@@ -135,11 +124,13 @@ class Retries:
 
     def _refusal(self, error: AssistantError) -> float:
         """Return the pause after a 429; they end when the service has asked for ``max_backoff`` in all."""
+        pause = error.retry_after
+        if pause is None:
+            pause = self.policy.backoff(self.refusals + 1)
+        elif self.refusals:
+            # The service may ask for no pause at all, each time.
+            pause = max(pause, min(self.policy.backoff(self.refusals), LONGEST_UNASKED))
         self.refusals += 1
-        asked = error.retry_after
-        pause = self.policy.backoff(self.refusals) if asked is None else asked
-        if asked is not None and self.refusals > 1:
-            pause = max(asked, min(self.policy.backoff(self.refusals - 1), LONGEST_UNASKED))
         self.refused += pause
         if self.refused > self.policy.max_backoff:
             raise error

@@ -9,25 +9,18 @@ from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.status import StatusMapping
 from airflow_provider_assistant.client.retry import RetryPolicy
 
+CONNECT_TIMEOUT_SECONDS = 10.0
+
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
     """
-    Settings of a client.
+    Settings of a client; most are fields of a connection, see :class:`.hooks.extra.ConnectionExtra`.
 
     :param base_url: Versioned base URL, ending in ``/api/v1``.
-    :param api_key: Value of the ``X-API-Key`` header.
-    :param timeout: Response timeout in seconds, from the end of the request to the last byte of the response.
-        Default: 30.
-    :param chat_timeout: The same for a ``POST …/chat``, whose response is the answer. Default: 90.
-    :param retry: Limits for the retries of one call.
-    :param max_concurrency: Maximum number of requests in flight, and of open connections. Default: 32.
-    :param verify: Whether to verify TLS certificates, or the path of a CA bundle to verify them with. Default: True.
+    :param verify: Whether to verify TLS certificates, or the path of a CA bundle to verify them with.
     :param max_response_bytes: Maximum size of a response body in bytes, after decompression; reading stops there.
-        Default: 16 MiB.
-    :param client_cert: Path of the client certificate in PEM format, for a service that requires one. Default: None.
-    :param client_key: Path of its private key. Default: None, the key is in the file of the certificate.
-    :param words: Status words that end polling. Default: the built-in ones.
+    :param words: Status words that end polling.
     """
 
     base_url: str
@@ -42,12 +35,13 @@ class ClientSettings:
     client_key: str | None = None
     words: StatusMapping = StatusMapping()
 
-    def timeout_of(self, call: Call[Any]) -> float:
-        """
-        Return the response timeout of a call in seconds.
+    @property
+    def connect_timeout(self) -> float:
+        """Timeout for opening a connection, in seconds."""
+        return min(self.timeout, CONNECT_TIMEOUT_SECONDS)
 
-        :param call: The call.
-        """
+    def timeout_of(self, call: Call[Any]) -> float:
+        """Return the response timeout of a call in seconds."""
         return self.chat_timeout if call.timeout_field == "chat_timeout" else self.timeout
 
     def retrying(self, **changes: Any) -> ClientSettings:

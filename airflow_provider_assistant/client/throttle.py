@@ -13,10 +13,14 @@ import math
 import random
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from airflow_provider_assistant.exceptions import AssistantConnectionError, AssistantError
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.texts import counted
+
+if TYPE_CHECKING:
+    from airflow_provider_assistant.client.retry import RetryPolicy
 
 log = logging.getLogger(__name__)
 
@@ -29,8 +33,10 @@ QUICK_TRIES = 2
 # The first request goes alone until it is answered, so that a wrong key or address meets the service once; for at most
 # these seconds if its answer may take a minute, as that of a chat.
 FIRST_SECONDS = 1.0
-# Jitter of the pauses in an outage, as a share of them.
+# Jitter only lengthens a wait: a request is never sent before the time in ``Retry-After``, and clients that received
+# the same ``Retry-After`` do not return at once. It is a share of the wait, and after an answer at least LEAST_JITTER.
 JITTER = 0.1
+LEAST_JITTER = 0.1
 # Pause after a 429 without Retry-After.
 DEFAULT_PAUSE_SECONDS = 1.0
 # A request that would wait for less goes at once, because a sleep is not more precise.
@@ -109,25 +115,13 @@ class Throttle:
     Know when a request may be sent.
 
     :param most: Maximum number of requests in flight.
-    :param patience: Seconds of an outage after which requests that wait fail; 0 for no limit.
-    :param pause: Returns the seconds between two tries of an outage, after a number of tries.
-    :param longest_pause: Longest pause after a 429, in seconds. Waiting requests fail if the service asks for more.
-    :param now: Clock in seconds.
+    :param policy: How long waiting requests wait for the end of an outage, and of a pause after a 429.
     :ivar answers: Number of answers of the service.
     :ivar tries: Number of failures after the first one of an outage.
     :ivar progress: Returns what is done so far, for the log of an outage.
     """
 
-    def __init__(
-        self,
-        most: int,
-        *,
-        patience: float,
-        pause: Callable[[int], float],
-        longest_pause: float,
-        now: Callable[[], float],
-        rng: random.Random,
-    ) -> None:
+    def __init__(self, most: int, policy: RetryPolicy, *, now: Callable[[], float], rng: random.Random) -> None:
         self.most = most
         self.limit = float(most)
         self.in_flight = self.answers = self.refusals = self.tries = 0
@@ -135,9 +129,8 @@ class Throttle:
         self.progress: Callable[[], str] = str
         self.stopped: AssistantError | None = None
         self.now = now
-        self._patience = patience or math.inf
-        self._pause = pause
-        self._longest_pause = longest_pause
+        self._policy = policy
+        self._patience = policy.outage_seconds or math.inf
         self._rng = rng
         # Whether the API has answered at all, with something else than a 401.
         self._is_proven = False
@@ -168,11 +161,7 @@ class Throttle:
         return 0.0 if self._down_since is None else max(0.0, self._last_failure - self._down_since)
 
     def answered(self, *, is_proof: bool = True) -> None:
-        """
-        Count an answer of the API.
-
-        :param is_proof: Whether it shows that the address and the key are right.
-        """
+        """Count an answer of the API, which may be a proof that address and key are right."""
         self.answers += 1
         self._is_proven |= is_proof
         if self._down_since is not None:
@@ -187,7 +176,8 @@ class Throttle:
         """Count a request that the service accepted, and raise the concurrency slightly."""
         self.rate.accepted(self.now())
         if self.limit < self.most:
-            self._limit_to(min(self.most, self.limit + 1.0 / self.limit))
+            self.limit = min(self.most, self.limit + 1.0 / self.limit)
+            self._changed.set()
 
     def doubted(self) -> None:
         """Let requests go one at a time until the API answers one: something else has answered."""
@@ -196,7 +186,7 @@ class Throttle:
 
     def failed(self, error: AssistantError, sent_at: float) -> None:
         """Count a request without an answer that was sent at this time."""
-        self._limit_to(max(1.0, self.limit / 2))
+        self.overloaded()
         now = self.now()
         is_idle = sent_at - self._last_failure > IDLE_SECONDS
         self._reason = error.happened.partition(" (")[0]
@@ -208,40 +198,45 @@ class Throttle:
             self._next_message = now + MESSAGE_SECONDS
         elif sent_at >= self._down_since:
             self.tries += 1
-            pause = self._pause(self.tries - QUICK_TRIES) if self.tries > QUICK_TRIES else 0.0
+            pause = self._policy.pause_in_outage(self.tries - QUICK_TRIES) if self.tries > QUICK_TRIES else 0.0
             self._next_try = now + pause + self._rng.uniform(0.0, JITTER * pause)
         self._changed.set()
 
     def overloaded(self) -> None:
-        """Halve the concurrency after a 5xx."""
-        self._limit_to(max(1.0, self.limit / 2))
+        """Halve the concurrency."""
+        self.limit = max(1.0, self.limit / 2)
+        self._changed.set()
 
-    def refused(self, error: AssistantError, jitter: Callable[[float], float]) -> None:
+    def refused(self, error: AssistantError) -> None:
         """Pause all requests after a 429, or fail those that wait if it asks for too long a pause."""
-        pause = self.slow_down(error, jitter)
-        if pause > self._longest_pause:
+        pause = self.slow_down(error)
+        if pause > self._policy.max_backoff:
             self._refusal = error
 
-    def slow_down(self, error: AssistantError, jitter: Callable[[float], float]) -> float:
+    def slow_down(self, error: AssistantError) -> float:
         """Pause all requests for as long as the service asked, and send fewer of them. Return the seconds."""
         pause = DEFAULT_PAUSE_SECONDS if error.retry_after is None else error.retry_after
-        jittered = jitter(pause)
+        with_jitter = self.jittered(pause)
         now = self.now()
         self.refusals += 1
         if now >= self._resume:
             # Only the first 429 after a pause counts: those in flight with it are refused for the same reason.
-            self._limit_to(max(1.0, self.limit / 2))
-            self.rate.refused(now, now + jittered)
-            metrics.pause(jittered)
+            self.overloaded()
+            self.rate.refused(now, now + with_jitter)
+            metrics.pause(with_jitter)
             log.info(
                 "The service asked for a pause of %.1f s; after it, at most %.0f requests/s and %d in flight.",
                 pause,
                 self.rate.per_second,
                 int(self.limit),
             )
-        self._resume = max(self._resume, now + jittered)
+        self._resume = max(self._resume, now + with_jitter)
         self._changed.set()
         return pause
+
+    def jittered(self, pause: float) -> float:
+        """Return a wait with up to a tenth of it added, or up to 0.1 s if that is more."""
+        return pause + self._rng.uniform(0.0, max(JITTER * pause, LEAST_JITTER))
 
     def hold(self, seconds: float) -> None:
         """Pause all requests."""
@@ -250,10 +245,6 @@ class Throttle:
     def stop(self, error: AssistantError) -> None:
         """Fail all requests that wait, and all later ones, with an error."""
         self.stopped = error
-        self._changed.set()
-
-    def _limit_to(self, limit: float) -> None:
-        self.limit = limit
         self._changed.set()
 
     # -- when to send ----------------------------------------------------------------------------------
@@ -265,7 +256,7 @@ class Throttle:
 
         :param is_patient: Whether to wait for the end of an outage or a pause, however long it takes.
         :param is_slow: Whether the answer may take long.
-        :raises AssistantError: :meth:`stop` was called, or the request would have to wait too long.
+        :raises AssistantError: All requests are stopped, or this one would have to wait too long.
         """
         async with self._turns[is_patient]:
             while wait := self._seconds_to_wait(is_patient=is_patient):
@@ -312,11 +303,7 @@ class Throttle:
         self.report()
 
     def report(self, pause: float | None = None) -> None:
-        """
-        Log that an outage lasts, at most every ten seconds.
-
-        :param pause: Seconds until the next try. Default: until that of the client.
-        """
+        """Log that an outage lasts, at most every ten seconds, with the seconds until the next try."""
         now = self.now()
         if self._down_since is None or now < self._next_message:
             return
@@ -325,10 +312,6 @@ class Throttle:
             pause = self._next_try - now
         trying = f"trying again in {pause:.0f} s" if pause > 0 else "waiting for the answer to another try"
         progress = self.progress()
-        log.warning(
-            "The service has not answered for %.0f s (%s); %s%s.",
-            now - self._down_since,
-            self._reason,
-            trying,
-            f"; {progress}" if progress else "",
-        )
+        progress = f"; {progress}" if progress else ""
+        seconds = now - self._down_since
+        log.warning("The service has not answered for %.0f s (%s); %s%s.", seconds, self._reason, trying, progress)

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import io
 import secrets
+import ssl
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any, BinaryIO, Protocol
 
 from airflow_provider_assistant import __version__
-from airflow_provider_assistant.api.call import Call, Response, TransportFailure, Upload
+from airflow_provider_assistant.api.call import Call, Response, Upload
+from airflow_provider_assistant.client.network import Proxy, proxy_for, tls_context_of
 from airflow_provider_assistant.client.settings import ClientSettings
+from airflow_provider_assistant.exceptions import AssistantError
 
-CONNECT_TIMEOUT_SECONDS = 10.0
 # Common servers close an idle connection after five seconds. A request that is written while the server closes the
 # connection is ambiguous, so the client closes idle connections earlier.
 KEEPALIVE_SECONDS = 3.0
@@ -39,11 +42,10 @@ PIECE_BYTES = 65_536
 class Transport(Protocol):
     """Send calls one at a time per thread, from any number of threads. Subclasses inherit :meth:`close`."""
 
-    def exchange(self, call: Call[Any]) -> Response | TransportFailure:
+    def exchange(self, call: Call[Any]) -> Response | AssistantError:
         """
-        Send a call once and wait for its response.
+        Send a call once, and return the response with any status, or the error that says why there is none.
 
-        :return: The response with any status, or the reason why there is none.
         :raises AssistantInputError: The file of an upload or a certificate cannot be read; nothing was sent.
         """
         ...
@@ -55,24 +57,30 @@ class Transport(Protocol):
 class AsyncTransport(Protocol):
     """Send calls concurrently in one event loop. Subclasses inherit the other methods."""
 
-    async def exchange(self, call: Call[Any]) -> Response | TransportFailure:
+    async def exchange(self, call: Call[Any]) -> Response | AssistantError:
         """Send a call once, as :meth:`Transport.exchange` does."""
         ...
 
     def prepare(self) -> None:
-        """
-        Do the work that would block the event loop in the first :meth:`exchange`; may be called in a thread.
-
-        :raises AssistantInputError: The settings cannot be used.
-        """
+        """Do the work that would block the event loop in the first :meth:`exchange`; may be called in a thread."""
 
     async def close(self) -> None:
         """Close the open connections. A later :meth:`exchange` opens new ones."""
 
 
-def connect_timeout(settings: ClientSettings) -> float:
-    """Return the timeout for opening a connection, in seconds."""
-    return min(settings.timeout, CONNECT_TIMEOUT_SECONDS)
+class HttpLibrary:
+    """What the transports of both HTTP libraries need: settings, proxy and certificates."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+
+    @cached_property
+    def _proxy(self) -> Proxy | None:
+        return proxy_for(self._settings.base_url)
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        return tls_context_of(self._settings, self._proxy)
 
 
 class UploadForm:
@@ -106,7 +114,7 @@ class BoundedBody:
     Collect the body of a response and decompress it, with a limited size in memory.
 
     :param limit: Maximum number of bytes after decompression.
-    :param encoding: The response's ``Content-Encoding``. Default: none.
+    :param encoding: The response's ``Content-Encoding``.
     :ivar defect: Why the body cannot be used, as the predicate of a sentence; None if it can.
     """
 
@@ -142,6 +150,11 @@ class BoundedBody:
             self.defect = f"is larger than a reply may be ({self._limit} bytes)"
         has_more_data = self._decompressor is not None and bool(self._decompressor.unused_data)
         return self.defect is None and not has_more_data
+
+    def response(self, status: int, headers: Mapping[str, str]) -> Response:
+        """Return the response after the last piece of its body."""
+        body = self.end()
+        return Response(status, {name.lower(): value for name, value in headers.items()}, body, defect=self.defect)
 
     def end(self) -> bytes:
         """Return the decompressed body after its last piece; only its beginning if there is a :attr:`defect`."""

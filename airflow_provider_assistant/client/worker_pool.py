@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from airflow_provider_assistant.api import errors
@@ -32,8 +31,7 @@ class CircuitBreaker:
 
     :param fatal: Error classes that open it at once, in addition to errors that stop all.
     :param on_open: Called once with the error, when the breaker opens.
-    :param waits: Whether the client waits for the end of an outage. Then the time limits it, and an error that may pass
-        does not count.
+    :param waits: Whether the client waits for the end of an outage, so that an error that may pass does not count.
     """
 
     def __init__(
@@ -103,7 +101,7 @@ async def for_each(
     :param on_result: Called with the item and the result of ``work``; its errors cancel the other work, too.
     :raises BaseException: ``work`` raised an error that is not an :class:`AssistantError`, or a callback raised one.
     """
-    source = items if isinstance(items, AsyncIterator) else _Async(iter(items))
+    source = items if isinstance(items, AsyncIterator) else _each(items)
 
     async def keep_working() -> None:
         while not breaker.is_open:
@@ -120,36 +118,19 @@ async def for_each(
                 breaker.succeeded()
                 on_result(item, result)
 
+    # Looking for garbage among the several hundred thousand objects of Airflow takes 7 percent of a load's time.
+    gc.freeze()
     try:
-        with _existing_objects_frozen():
-            async with asyncio.TaskGroup() as workers:
-                for _ in range(max_concurrency):
-                    workers.create_task(keep_working())
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(max_concurrency):
+                workers.create_task(keep_working())
     except BaseExceptionGroup as group:
         # The first error has cancelled the other workers.
         raise group.exceptions[0] from None
-
-
-@contextlib.contextmanager
-def _existing_objects_frozen() -> Iterator[None]:
-    """
-    Exclude existing objects, such as the several hundred thousand of Airflow, from garbage collection.
-
-    Looking for garbage among them takes 7 percent of the processor time of a load.
-    """
-    gc.freeze()
-    try:
-        yield
     finally:
         gc.unfreeze()
 
 
-class _Async(AsyncIterator[T]):
-    def __init__(self, items: Iterator[T]) -> None:
-        self._items = items
-
-    async def __anext__(self) -> T:
-        try:
-            return next(self._items)
-        except StopIteration:
-            raise StopAsyncIteration from None
+async def _each(items: Iterable[T]) -> AsyncIterator[T]:
+    for item in items:
+        yield item

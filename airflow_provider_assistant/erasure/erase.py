@@ -21,8 +21,8 @@ from airflow_provider_assistant.lake.datasets import DATASETS
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.database import ledger_errors, transaction
 from airflow_provider_assistant.ledger.schema import DOCUMENT_KINDS, attempts, findings
-from airflow_provider_assistant.storage.paths import StoragePath, object_storage_path, reading, usable_path
-from airflow_provider_assistant.storage.private_files import create_private, make_folder
+from airflow_provider_assistant.storage.opening import StoragePath, object_storage_path, reading, usable_path
+from airflow_provider_assistant.storage.private import create_private, make_folder
 from airflow_provider_assistant.storage.write import replace
 
 # Readings of all places: each may find sessions that name further requests.

@@ -14,7 +14,7 @@ from airflow_provider_assistant.evaluation.runs import kept_for_comparison, runs
 from airflow_provider_assistant.lake.datasets import DATASETS
 from airflow_provider_assistant.lake.files import days_of
 from airflow_provider_assistant.loading.findings import findings_folder
-from airflow_provider_assistant.storage.paths import object_storage_path, usable_path
+from airflow_provider_assistant.storage.opening import object_storage_path, usable_path
 
 
 def prune_findings(before: datetime, *, dry_run: bool = False) -> int:

@@ -8,21 +8,13 @@ chance explains. ``tests/unit/evaluation/false_alarms.py`` simulates how often b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, pairwise
+from collections.abc import Sequence
 from statistics import NormalDist
-from typing import TYPE_CHECKING, NamedTuple
 
-from airflow_provider_assistant.evaluation.summary import Change
+from airflow_provider_assistant.evaluation.arrays import Floats, np
+from airflow_provider_assistant.evaluation.runs import TOGETHER
+from airflow_provider_assistant.evaluation.summary import Change, Deciding
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-# Four weeks of nights, so that each day of the week counts the same.
-COMPARED_RUNS = 28
-# Number of the last nights, this one included, that are also compared together.
-TOGETHER = 3
 # Share of the nights without a change that may fail; all rules on a drop share it. A part of it is for one night, the
 # rest for the last three together.
 FALSE_ALARMS = 0.06
@@ -36,27 +28,11 @@ NO_CHANGE = 1e-9
 _HALF_WIDTH = NormalDist().inv_cdf(0.975)
 
 
-class Loss(NamedTuple):
-    """
-    How much worse a figure is, and how much of that chance explains.
-
-    :param value: The loss of this night.
-    :param by_chance: The largest loss that chance explains for one night.
-    :param three_nights: Loss of the last three nights together; None without enough earlier runs.
-    """
-
-    value: float
-    by_chance: float
-    three_nights: float | None
-    three_nights_by_chance: float
-    is_itself_worse: bool
-
-
 def change(
-    now: NDArray[np.float64],
-    earlier: NDArray[np.float64],
+    now: Floats,
+    earlier: Floats,
     is_compared: Sequence[bool],
-    weights: NDArray[np.float64],
+    weights: Floats,
     *,
     is_share: bool = True,
     removed: int = 0,
@@ -69,8 +45,6 @@ def change(
     :param is_compared: Whether to compare with each of them; the last two nights count together with this one anyway.
     :param removed: Number of questions that only the latest earlier run has.
     """
-    import numpy as np
-
     chosen = np.array(is_compared, dtype=bool)
     known = ~np.isnan(earlier[chosen])
     is_paired = ~np.isnan(now) & known.any(axis=0)
@@ -95,80 +69,44 @@ def change(
     found = found.model_copy(update={"standard_error": error, "low": low, "high": high})
     last = TOGETHER - 1
     older = earlier[last:][chosen[last:]]
-    if len(older) < TOGETHER:
-        return found
     difference = _means(np.vstack([now, earlier[:last]])) - _means(older)
     is_known = ~np.isnan(difference)
-    if not is_known.any():
+    if len(older) < TOGETHER or not is_known.any():
         return found
     together = float(np.average(difference[is_known], weights=weights[is_known]))
     together_error = (night * (1 / TOGETHER + 1 / len(older))) ** 0.5
     return found.model_copy(update={"three_nights": together, "three_nights_error": together_error})
 
 
-def loss_of(found: Change, *, higher_is_better: bool, drops: int) -> Loss | None:
+def by_chance(standard_error: float, *, drops: int, is_one_night: bool) -> float:
     """
-    Return the loss in a change; None if there are too few questions for a standard error.
+    Return the largest loss that chance explains.
 
     :param drops: Number of rules in the gate that limit a loss, which share the false alarms.
     """
-    if found.standard_error is None:
-        return None
-    sign = -1 if higher_is_better else 1
-    one_night = NormalDist().inv_cdf(1 - SHARE_FOR_ONE_NIGHT * FALSE_ALARMS / drops)
-    three_nights = NormalDist().inv_cdf(1 - (1 - SHARE_FOR_ONE_NIGHT) * FALSE_ALARMS / drops)
-    # Added to zero: a loss of -0.0 would be shown.
-    value = sign * found.mean + 0.0
-    return Loss(
-        value=value,
-        by_chance=one_night * found.standard_error,
-        three_nights=None if found.three_nights is None else sign * found.three_nights,
-        three_nights_by_chance=three_nights * (found.three_nights_error or 0.0),
-        is_itself_worse=value > ITSELF_WORSE * found.standard_error,
-    )
+    share = SHARE_FOR_ONE_NIGHT if is_one_night else 1 - SHARE_FOR_ONE_NIGHT
+    return NormalDist().inv_cdf(1 - share * FALSE_ALARMS / drops) * standard_error
 
 
-def worse_questions(
-    now: NDArray[np.float64], earlier: NDArray[np.float64], *, higher_is_better: bool
-) -> list[tuple[int, float, float]]:
-    """Return number, value now and mean before of the questions that are worse than in every run, worst first."""
-    import numpy as np
-
+def worse_questions(keys: Sequence[str], now: Floats, earlier: Floats, *, higher_is_better: bool) -> list[Deciding]:
+    """Return the questions that are worse than in every earlier run, those that lost most first."""
     sign = 1 if higher_is_better else -1
-    lowest = np.fmin.reduce(sign * earlier, axis=0)
-    positions = np.flatnonzero(sign * now < lowest - NO_CHANGE).tolist()
-    found = [(position, float(now[position]), float(np.nanmean(earlier[:, position]))) for position in positions]
-    return sorted(found, key=lambda one: (-abs(one[1] - one[2]), one[0]))
+    is_worse = sign * now < np.fmin.reduce(sign * earlier, axis=0) - NO_CHANGE
+    before = _means(earlier)
+    order = np.argsort(-abs(now - before), kind="stable")
+    positions = [position for position in order.tolist() if is_worse[position]]
+    return [Deciding(key=keys[one], value=float(now[one]), before=float(before[one])) for one in positions]
 
 
-def newly_failing(now: NDArray[np.float64], earlier: NDArray[np.float64]) -> list[int]:
-    """Return the numbers of the questions that usually passed, and do not pass now."""
-    import numpy as np
-
+def newly_failing(keys: Sequence[str], now: Floats, earlier: Floats) -> list[str]:
+    """Return the questions that usually passed, and do not pass now."""
     known = (~np.isnan(earlier)).sum(axis=0)
     passed = (earlier == 1).sum(axis=0)
-    positions: list[int] = np.flatnonzero((known > 0) & (passed >= USUALLY * known) & (now < 1)).tolist()
-    return positions
+    is_new = (known > 0) & (passed >= USUALLY * known) & (now < 1)
+    return [key for key, is_one in zip(keys, is_new.tolist(), strict=True) if is_one]
 
 
-def compared_runs(are_worse: Iterable[bool]) -> Iterator[bool]:
-    """
-    Yield for each earlier run, latest first, whether to compare with it.
-
-    Runs are chosen by whether they got worse, not by whether they passed: of the runs that passed, chance would choose
-    the lucky ones. A run that got worse is left out, unless the runs beside it did not: then it was chance. As long as
-    answers stay worse, they are compared with those before the loss.
-
-    :param are_worse: Whether each run got worse, latest first.
-    """
-    # The verdict on the run after the last one is not known yet.
-    later_is_worse = True
-    for is_worse, earlier_is_worse in pairwise(chain(are_worse, [False])):
-        yield not (is_worse and (later_is_worse or earlier_is_worse))
-        later_is_worse = is_worse
-
-
-def _variance(values: NDArray[np.float64], largest: float) -> float:
+def _variance(values: Floats, largest: float) -> float:
     """
     Return the variance of a question between runs, pooled over the questions.
 
@@ -177,10 +115,8 @@ def _variance(values: NDArray[np.float64], largest: float) -> float:
 
     :param largest: Size of a change if no question ever changed.
     """
-    import numpy as np
-
     deviations = values - np.nanmean(values, axis=0)
-    deviations -= np.nanmean(deviations, axis=1, keepdims=True)
+    deviations -= _means(deviations.T)[:, None]
     runs, questions = values.shape
     freedom = max(np.isfinite(values).sum() - questions - (runs - 1), 1)
     changes = np.abs(np.diff(values, axis=0))
@@ -189,12 +125,7 @@ def _variance(values: NDArray[np.float64], largest: float) -> float:
     return float((np.nansum(deviations**2) + size**2) / (freedom + 2 * (runs - 1)))
 
 
-def _means(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _means(values: Floats) -> Floats:
     """Return the mean of the known values of each column; NaN without any."""
-    import numpy as np
-
-    counts = (~np.isnan(values)).sum(axis=0)
-    means: NDArray[np.float64] = np.divide(
-        np.nansum(values, axis=0), counts, out=np.full(len(counts), np.nan), where=counts > 0
-    )
-    return means
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.nansum(values, axis=0) / (~np.isnan(values)).sum(axis=0))

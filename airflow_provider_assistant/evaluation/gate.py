@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from airflow_provider_assistant.evaluation.compare import Loss, loss_of
+from airflow_provider_assistant.evaluation.compare import ITSELF_WORSE, by_chance
 from airflow_provider_assistant.evaluation.figures import Figures
 from airflow_provider_assistant.evaluation.rules import (
     COVERAGE,
     NEWLY_FAILING,
-    OF_PASSING,
     PASS_RATE,
-    Condition,
     Rule,
     is_share,
-    judges_of,
     parse_rule,
 )
-from airflow_provider_assistant.evaluation.summary import NAMED, Change, Deciding, Figure, RuleVerdict, Verdict
+from airflow_provider_assistant.evaluation.summary import NAMED, Change, Deciding, RuleVerdict, Verdict
 from airflow_provider_assistant.texts import counted
 
 # Share of the questions that must be answered, measured and compared, if the gate has no rule on coverage.
@@ -26,133 +21,161 @@ ENOUGH = 0.9
 NOTABLE_LOSS = 0.1
 
 
-def check_gate(rules: Sequence[Rule], figures: Mapping[str, Figure], source: Figures) -> list[RuleVerdict]:
+def check_gate(figures: Figures) -> list[RuleVerdict]:
     """
     Return the verdict on each rule, in the order of the rules.
 
     A rule without data fails, because what was not judged could hide the opposite. Without a rule on ``coverage``, the
     gate also fails if less than 90 % of the questions have an answer. A rule that relies on a judge that does not agree
     with people is ``not_judged``, and so is a comparison on the first run.
-
-    :param source: Where the figures come from, and their questions.
     """
-    gate = _Gate(rules, figures, source)
-    verdicts = [gate.check(rule) for rule in rules]
+    rules = figures.criteria.rules
+    verdicts = [_check(rule, figures) for rule in rules]
     if rules and not any(rule.figure == COVERAGE for rule in rules):
-        coverage = gate.check(parse_rule(f"{COVERAGE} >= {ENOUGH}"))
+        coverage = _check(parse_rule(f"{COVERAGE} >= {ENOUGH}"), figures)
         if coverage.verdict == "failed":
             reason = f"{coverage.reason}; this rule applies because the gate has none on coverage"
             verdicts.append(coverage.model_copy(update={"reason": reason}))
     return verdicts
 
 
-class _Gate:
-    def __init__(self, rules: Sequence[Rule], figures: Mapping[str, Figure], source: Figures) -> None:
-        self.figures = figures
-        self.source = source
-        self.drops = sum(rule.is_drop for rule in rules)
-        coverage = [rule.term.limit for rule in rules if rule.figure == COVERAGE and not rule.is_drop]
-        self.enough = coverage[0] if coverage else ENOUGH
-        agreements = [rule for rule in rules if rule.is_agreement]
-        self.disagreeing = {rule.base for rule in agreements if self._agreement(rule).verdict == "failed"}
+def _check(rule: Rule, figures: Figures) -> RuleVerdict:
+    """Return the verdict on a rule, with the questions that decided it."""
+    if rule.is_agreement:
+        return _check_agreement(rule, figures)
+    judges = figures.criteria.judges_of(rule)
+    for agreement in figures.criteria.rules:
+        is_needed = agreement.is_agreement and agreement.base in judges
+        if is_needed and _check_agreement(agreement, figures).verdict == "failed":
+            return _verdict(rule, "not_judged", None, f"{agreement.base} does not agree enough with people")
+    if rule.tag is not None and rule.tag not in figures.tags:
+        return _no_data(rule, f"no question has the tag {rule.tag!r}")
+    verdict = _check_drop(rule, figures) if rule.is_drop else _check_value(rule, figures)
+    if verdict.verdict not in {"failed", "not_proven"}:
+        return verdict
+    deciding = figures.losses(rule) if rule.is_drop else _deciding(rule, figures)
+    return verdict.model_copy(update={"questions": deciding[:NAMED], "deciding": len(deciding)})
 
-    def check(self, rule: Rule) -> RuleVerdict:
-        """Return the verdict on a rule, with the questions that decided it."""
-        disagreeing = [judge for judge in judges_of(rule, self.source.pass_if) if judge in self.disagreeing]
-        if rule.is_agreement:
-            return self._agreement(rule)
-        if disagreeing:
-            return _verdict(rule, "not_judged", None, f"{disagreeing[0]} does not agree enough with people")
-        verdict = self._drop(rule) if rule.is_drop else self._value(rule)
-        if verdict.verdict not in {"failed", "not_proven"}:
-            return verdict
-        deciding = self._deciding(rule)
-        return verdict.model_copy(update={"questions": deciding[:NAMED], "deciding": len(deciding)})
 
-    def _value(self, rule: Rule) -> RuleVerdict:
-        """Compare a figure with its limit."""
-        if rule.tag is not None and rule.tag not in self.source.tags:
-            return _no_data(rule, f"no question has the tag {rule.tag!r}")
-        figure = self.figures.get(rule.figure)
-        if rule.figure == NEWLY_FAILING and figure is None:
-            return _verdict(rule, "not_judged", None, self._without_runs(rule))
-        if figure is None or figure.value is None:
-            return _no_data(rule, "no answer has a value")
-        if figure.count < self.enough * figure.expected:
-            return _no_data(
-                rule,
-                f"only {figure.count} of {counted(figure.expected, 'question')} have a value; necessary: "
-                f"{100 * self.enough:g} %",
-            )
-        verdict: Verdict = "passed" if rule.term.holds(figure.value) else "failed"
-        return _verdict(rule, verdict, figure.value, f"{rule.figure} is {formatted(figure.value, rule.term.limit)}")
+def _check_value(rule: Rule, figures: Figures) -> RuleVerdict:
+    """Compare a figure with its limit."""
+    figure = figures.by_name.get(rule.figure)
+    if rule.figure == NEWLY_FAILING and figure is None:
+        return _verdict(rule, "not_judged", None, _without_runs(rule, figures))
+    if figure is None or figure.value is None:
+        return _no_data(rule, "no answer has a value")
+    enough = _enough(figures)
+    if figure.count < enough * figure.expected:
+        questions = counted(figure.expected, "question")
+        return _no_data(rule, f"only {figure.count} of {questions} have a value; necessary: {100 * enough:g} %")
+    verdict: Verdict = "passed" if rule.term.holds(figure.value) else "failed"
+    return _verdict(rule, verdict, figure.value, f"{rule.figure} is {formatted(figure.value, rule.term.limit)}")
 
-    def _drop(self, rule: Rule) -> RuleVerdict:
-        """Compare a loss with its limit: it fails only by more than chance explains."""
-        if rule.tag is not None and rule.tag not in self.source.tags:
-            return _no_data(rule, f"no question has the tag {rule.tag!r}")
-        change = self.figures[rule.figure].change
-        if change is None:
-            return _verdict(rule, "not_judged", None, self._without_runs(rule))
-        if change.questions < min(self.enough, ENOUGH) * change.comparable:
-            return _no_data(
-                rule,
-                f"only {change.questions} of {counted(change.comparable, 'question')} can be compared with the earlier "
-                "runs. After a change of the golden set on purpose, the next run compares with this one",
-            )
-        loss = loss_of(change, higher_is_better=self.source.higher_is_better(rule.base), drops=self.drops)
-        if loss is None:
-            return _verdict(rule, "too_few", None, f"{counted(change.questions, 'question')} in common is too few")
-        return verdict_on_loss(rule, loss, _moved(rule, change))
 
-    def _agreement(self, rule: Rule) -> RuleVerdict:
-        """Compare the lower end of the interval of kappa with its limit."""
-        found = self.source.agreements.get(rule.base)
-        labels = found.labels if found else 0
-        if found is None or labels < rule.labels:
-            return _no_data(rule, f"{counted(labels, 'label')} of people, and {rule.labels} are necessary")
-        if found.kappa is None or found.low is None or found.high is None:
-            return _no_data(
-                rule, f"people and judge gave {counted(labels, 'answer')} the same verdict; kappa is not defined"
-            )
-        reason = (
-            f"Cohen's kappa of {rule.base} and people is {found.kappa:.2f} over {counted(labels, 'label')}, and at "
-            f"least {formatted(found.low, rule.term.limit)} with 95 % confidence"
+def _check_drop(rule: Rule, figures: Figures) -> RuleVerdict:
+    """Compare a loss with its limit: it fails only by more than chance explains."""
+    change = figures.by_name[rule.figure].change
+    if change is None:
+        return _verdict(rule, "not_judged", None, _without_runs(rule, figures))
+    if change.questions < min(_enough(figures), ENOUGH) * change.comparable:
+        return _no_data(
+            rule,
+            f"only {change.questions} of {counted(change.comparable, 'question')} can be compared with the earlier "
+            "runs. After a change of the golden set on purpose, the next run compares with this one",
         )
-        return _verdict(rule, "passed" if rule.term.holds(found.low) else "failed", found.low, reason)
-
-    def _deciding(self, rule: Rule) -> list[Deciding]:
-        """Return the questions that decided a rule, worst first."""
-        if rule.is_drop:
-            return self.source.losses(rule)
-        newly_failing = self.source.newly_failing() or []
-        if rule.figure == NEWLY_FAILING:
-            return [Deciding(key=key, value=0.0, before=1.0) for key in newly_failing]
-        parts = self.source.parts(rule.base)
-        chosen = self.source.tagged(rule.tag, by_unit=rule.base == PASS_RATE)
-        by_key = zip(parts.keys, parts.values.tolist(), chosen.tolist(), strict=True)
-        known = [(key, value) for key, value, is_chosen in by_key if is_chosen and value == value]  # noqa: PLR0124 (NaN)
-        if rule.base in {PASS_RATE, COVERAGE}:
-            is_new = dict.fromkeys(newly_failing, 1.0)
-            failing = [Deciding(key=key, value=value, before=is_new.get(key)) for key, value in known if value < 1]
-            return sorted(failing, key=lambda one: (one.before is None, one.value))
-        wrong = [Deciding(key=key, value=value) for key, value in known if not rule.term.holds(value)]
-        return sorted(wrong, key=lambda one: one.value or 0.0, reverse=rule.term.is_upper)
-
-    def _without_runs(self, rule: Rule) -> str:
-        """Return why there is nothing to compare with."""
-        if not self.source.earlier:
-            return "there is no earlier run yet; the next run compares with this one"
-        names = scorers_of_rule(rule, self.source.pass_if)
-        other = {name for run in self.source.earlier for name in run.other_judges & set(names)}
-        if other:
-            return f"the earlier runs had another model, rubric or prompt for {', '.join(sorted(other))}"
-        return f"the earlier runs were not scored with {', '.join(names)}, or share no question with this one"
+    drops = sum(one.is_drop for one in figures.criteria.rules)
+    return verdict_on_loss(rule, change, higher_is_better=figures.higher_is_better(rule.base), drops=drops)
 
 
-def scorers_of_rule(rule: Rule, pass_if: Condition | None) -> list[str]:
-    """Return the scorers that decide a rule."""
-    return pass_if.names if pass_if and rule.base in OF_PASSING else [rule.base]
+def verdict_on_loss(rule: Rule, change: Change, *, higher_is_better: bool = True, drops: int = 1) -> RuleVerdict:
+    """
+    Return the verdict on a rule that limits a loss.
+
+    :param drops: Number of rules in the gate that limit a loss, which share the false alarms.
+    """
+    questions = counted(change.questions, "question")
+    if change.standard_error is None:
+        return _verdict(rule, "too_few", None, f"{questions} in common is too few")
+    moved = "did not change"
+    if change.mean:
+        moved = f"{'rose' if change.mean > 0 else 'fell'} by {abs(change.mean):.4f}"
+    moved = (
+        f"{rule.figure} {moved} (95 %: {change.low:+.4f} to {change.high:+.4f}) over {questions}, compared with "
+        f"{counted(change.runs, 'earlier run')}"
+    )
+    sign = -1 if higher_is_better else 1
+    # Added to zero: a loss of -0.0 would be shown.
+    loss = sign * change.mean + 0.0
+    explained = by_chance(change.standard_error, drops=drops, is_one_night=True)
+    is_over = not rule.term.holds(loss)
+    if is_over and loss > explained:
+        reason = f"{moved}; chance explains a loss of {explained:.4f} at most"
+        return _verdict(rule, "failed", loss, reason, is_worse=True)
+    is_itself_worse = loss > ITSELF_WORSE * change.standard_error
+    if is_over and is_itself_worse and change.three_nights is not None and change.three_nights_error is not None:
+        together = sign * change.three_nights
+        explained_together = by_chance(change.three_nights_error, drops=drops, is_one_night=False)
+        if not rule.term.holds(together) and together > explained_together:
+            reason = (
+                f"{moved}; the last three runs together lost {together:.4f}, and chance explains "
+                f"{explained_together:.4f} at most"
+            )
+            return _verdict(rule, "failed", loss, reason, is_worse=True)
+    if explained > max(rule.term.limit, NOTABLE_LOSS if is_share(rule.base) else 0.0):
+        return _verdict(rule, "too_few", loss, f"{moved}; a loss of up to {explained:.4f} would not be noticed")
+    if is_over:
+        return _verdict(rule, "not_proven", loss, f"{moved}; chance explains a loss of up to {explained:.4f}")
+    return _verdict(rule, "passed", loss, moved)
+
+
+def _check_agreement(rule: Rule, figures: Figures) -> RuleVerdict:
+    """Compare the lower end of the interval of kappa with its limit."""
+    found = figures.agreements.get(rule.base)
+    labels = found.labels if found else 0
+    if found is None or labels < rule.labels:
+        return _no_data(rule, f"{counted(labels, 'label')} of people, and {rule.labels} are necessary")
+    if found.kappa is None or found.low is None:
+        return _no_data(
+            rule, f"people and judge gave {counted(labels, 'answer')} the same verdict; kappa is not defined"
+        )
+    reason = (
+        f"Cohen's kappa of {rule.base} and people is {found.kappa:.2f} over {counted(labels, 'label')}, and at "
+        f"least {formatted(found.low, rule.term.limit)} with 95 % confidence"
+    )
+    return _verdict(rule, "passed" if rule.term.holds(found.low) else "failed", found.low, reason)
+
+
+def _deciding(rule: Rule, figures: Figures) -> list[Deciding]:
+    """Return the questions that decided a rule on a value, worst first."""
+    newly_failing = figures.newly_failing or []
+    if rule.figure == NEWLY_FAILING:
+        return [Deciding(key=key, value=0.0, before=1.0) for key in newly_failing]
+    values = figures.by_unit(figures.scores, rule.base, rule.tag).values.tolist()
+    by_key = zip(figures.scores.questions.units, values, strict=True)
+    if rule.base in {PASS_RATE, COVERAGE}:
+        before = dict.fromkeys(newly_failing, 1.0)
+        failing = [Deciding(key=key, value=value, before=before.get(key)) for key, value in by_key if value < 1]
+        return sorted(failing, key=lambda one: (one.before is None, one.value))
+    known = [(key, value) for key, value in by_key if value == value]  # noqa: PLR0124 (NaN)
+    wrong = [Deciding(key=key, value=value) for key, value in known if not rule.term.holds(value)]
+    return sorted(wrong, key=lambda one: one.value or 0.0, reverse=rule.term.is_upper)
+
+
+def _enough(figures: Figures) -> float:
+    """Return the share of the questions that must have a value."""
+    limits = [rule.term.limit for rule in figures.criteria.rules if rule.figure == COVERAGE and not rule.is_drop]
+    return limits[0] if limits else ENOUGH
+
+
+def _without_runs(rule: Rule, figures: Figures) -> str:
+    """Return why there is nothing to compare with."""
+    if not figures.earlier:
+        return "there is no earlier run yet; the next run compares with this one"
+    names = figures.criteria.scorers_of(rule.base)
+    changed = {name for one in figures.earlier for name in figures.changed_judges(one, names)}
+    if changed:
+        return f"the earlier runs had another model, rubric or prompt for {', '.join(sorted(changed))}"
+    return f"the earlier runs have no {rule.base}, or share no question with this one"
 
 
 def _verdict(rule: Rule, verdict: Verdict, value: float | None, reason: str, *, is_worse: bool = False) -> RuleVerdict:
@@ -161,51 +184,12 @@ def _verdict(rule: Rule, verdict: Verdict, value: float | None, reason: str, *, 
     )
 
 
-def verdict_on_loss(rule: Rule, loss: Loss, moved: str) -> RuleVerdict:
-    """Return the verdict on a rule that limits a loss: it fails only by more than chance explains."""
-    is_over = not rule.term.holds(loss.value)
-    if is_over and (proof := _proof(rule, loss)):
-        return _verdict(rule, "failed", loss.value, f"{moved}; {proof}", is_worse=True)
-    if loss.by_chance > max(rule.term.limit, NOTABLE_LOSS if is_share(rule.base) else 0.0):
-        reason = f"{moved}; a loss of up to {loss.by_chance:.4f} would not be noticed"
-        return _verdict(rule, "too_few", loss.value, reason)
-    if is_over:
-        reason = f"{moved}; chance explains a loss of up to {loss.by_chance:.4f}"
-        return _verdict(rule, "not_proven", loss.value, reason)
-    return _verdict(rule, "passed", loss.value, moved)
-
-
-def _proof(rule: Rule, loss: Loss) -> str | None:
-    """Return why a loss is more than chance, or None."""
-    if loss.value > loss.by_chance:
-        return f"chance explains a loss of {loss.by_chance:.4f} at most"
-    three = loss.three_nights
-    if three is None or not loss.is_itself_worse or rule.term.holds(three) or three <= loss.three_nights_by_chance:
-        return None
-    return (
-        f"the last three runs together lost {three:.4f}, and chance explains {loss.three_nights_by_chance:.4f} at most"
-    )
-
-
 def _no_data(rule: Rule, reason: str) -> RuleVerdict:
     return _verdict(rule, "failed", None, f"no data: {reason}")
-
-
-def _moved(rule: Rule, change: Change) -> str:
-    moved = "did not change"
-    if change.mean:
-        moved = f"{'rose' if change.mean > 0 else 'fell'} by {abs(change.mean):.4f}"
-    return (
-        f"{rule.figure} {moved} (95 %: {change.low:+.4f} to {change.high:+.4f}) over "
-        f"{counted(change.questions, 'question')}, compared with {counted(change.runs, 'earlier run')}"
-    )
 
 
 def formatted(value: float, limit: float) -> str:
     """Format a number with enough digits to distinguish it from a limit."""
     is_equal = abs(value - limit) <= 1e-9
-    for digits in range(4, 10):
-        text = f"{value:.{digits}g}"
-        if is_equal or float(text) != limit:
-            break
-    return text
+    text = f"{value:.4g}"
+    return text if is_equal or float(text) != limit else f"{value:.9g}"

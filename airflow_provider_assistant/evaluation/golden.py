@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Annotated, Any
 
-from airflow_provider_assistant.evaluation.cells import EXPECTATIONS, Row, as_text, check_column_names, read_row
+from pydantic import BeforeValidator, Field, SkipValidation, ValidationError
+from pydantic.dataclasses import dataclass
+
+from airflow_provider_assistant.api.confidence import finite
+from airflow_provider_assistant.evaluation.cells import (
+    EXPECTATIONS,
+    as_addresses,
+    as_answers,
+    as_phrases,
+    as_tags,
+    as_text,
+    check_column_names,
+    is_blank,
+)
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.keys import key_column, key_label, key_names
+from airflow_provider_assistant.keys import hash_of, key_column, key_label, key_names
 from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
@@ -20,14 +32,16 @@ if TYPE_CHECKING:
 NOT_ASKED = "not_asked"
 # Number of values that a message lists.
 _SHOWN = 5
-# Key and number of the repetition.
-Identity: TypeAlias = tuple[str, int]
+_TEXT = BeforeValidator(as_text)
+_PHRASES = BeforeValidator(as_phrases)
+# A text in a cell for a number or a truth may be padded.
+_PADDED = BeforeValidator(lambda value: value.strip() if isinstance(value, str) else value)
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """
-    One answer with what is expected of it.
+    One answer with what is expected of it. Cells are converted and checked when the case is created.
 
     :param message: The key if the tables have no column ``message``.
     :param answer: None unless the status is ``complete``.
@@ -41,29 +55,31 @@ class Case:
     """
 
     key: str
-    message: str
+    message: Annotated[str, _TEXT]
     answer: str | None
-    repetition: int = 1
-    status: str = "complete"
-    error: str | None = None
-    seconds: float | None = None
-    request_id: str | None = None
-    session_id: str | None = None
-    confidence_level: str | None = None
-    confidence_score: float | None = None
-    expected: tuple[str, ...] = ()
-    must_include: tuple[str, ...] = ()
-    must_not_include: tuple[str, ...] = ()
-    expected_url: tuple[str, ...] = ()
-    expect_no_answer: bool | None = None
-    weight: float = 1.0
-    tags: tuple[str, ...] = ()
-    row: Mapping[str, Any] = field(default_factory=dict)
+    repetition: Annotated[int, Field(ge=1), _PADDED] = 1
+    status: Annotated[str, _TEXT] = "complete"
+    error: Annotated[str | None, _TEXT] = None
+    seconds: Annotated[float | None, Field(ge=0, allow_inf_nan=False), _PADDED] = None
+    request_id: Annotated[str | None, _TEXT] = None
+    session_id: Annotated[str | None, _TEXT] = None
+    turn: Annotated[int | None, _PADDED] = None
+    confidence_level: Annotated[str | None, _TEXT] = None
+    # The service decides what it sends here, so a text is not an error of the user.
+    confidence_score: Annotated[float | None, BeforeValidator(finite)] = None
+    expected: Annotated[tuple[str, ...], BeforeValidator(as_answers)] = ()
+    must_include: Annotated[tuple[str, ...], _PHRASES] = ()
+    must_not_include: Annotated[tuple[str, ...], _PHRASES] = ()
+    expected_url: Annotated[tuple[str, ...], BeforeValidator(as_addresses)] = ()
+    expect_no_answer: Annotated[bool | None, _PADDED] = None
+    weight: Annotated[float, Field(gt=0, allow_inf_nan=False), _PADDED] = 1.0
+    tags: Annotated[tuple[str, ...], BeforeValidator(as_tags)] = ()
+    row: SkipValidation[Mapping[str, Any]] = field(default_factory=dict)
     conversation: str | None = None
     transcript: tuple[tuple[str, str | None], ...] = ()
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> tuple[str, int]:
         """Key and number of the repetition."""
         return self.key, self.repetition
 
@@ -92,14 +108,11 @@ class Case:
             self.expect_no_answer,
             [message for message, _answer in self.transcript],
         ]
-        return hashlib.blake2b(json.dumps(content).encode(), digest_size=16).hexdigest()
+        return hash_of(json.dumps(content))
 
 
-class _Asked(NamedTuple):
-    """A row of the answers, joined with that of the golden set."""
-
-    columns: Mapping[str, Any]
-    cells: Row
+# Columns that an evaluation reads.
+_CELLS = frozenset(Case.__dataclass_fields__) - {"key", "answer", "status", "row", "conversation", "transcript"}
 
 
 def read_cases(
@@ -124,17 +137,18 @@ def read_cases(
     golden = _golden_rows(expectations, names)
     if expectations is None:
         check_column_names(answers.column_names, names)
-    answered = _answered_rows(answers, names, golden)
-    asked_keys = {key for key, _repetition in answered}
-    if golden and answered:
-        _check_pair(answered, golden, asked_keys)
-    cases = [_case(key, repetition, asked) for (key, repetition), asked in answered.items()]
+    cases = []
+    for key, row in _keyed(answers, names, "answers"):
+        expected = golden.get(key, {})
+        decided = {name: expected[name] for name in EXPECTATIONS if name in expected}
+        cases.append(_case(key, {**expected, **row, **decided}))
+    _check_repetitions(cases)
+    if golden and cases:
+        _check_pair(cases, golden)
     cases = _with_transcripts(cases)
-    for key, row in golden.items():
-        if key not in asked_keys:
-            columns = {**row, "answer": None, "status": NOT_ASKED, "error": "it is not among the answers"}
-            cases.append(_case(key, 1, _Asked(columns, read_row(key, columns))))
-    return cases
+    asked = {case.key for case in cases}
+    missing = {"answer": None, "status": NOT_ASKED, "error": "it is not among the answers"}
+    return cases + [_case(key, {**row, **missing}) for key, row in golden.items() if key not in asked]
 
 
 def _golden_rows(expectations: pa.Table | None, names: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -148,82 +162,78 @@ def _golden_rows(expectations: pa.Table | None, names: Sequence[str]) -> dict[st
             field="expectations",
         )
     rows = list(_keyed(expectations, names, "expectations"))
-    counts = Counter(key for key, _row in rows)
-    _check_repeated([key for key, count in counts.items() if count > 1], "expectations")
+    _check_repeated(((key, 1) for key, _row in rows), "expectations")
     return dict(rows)
 
 
-def _answered_rows(
-    answers: pa.Table, names: Sequence[str], golden: Mapping[str, Mapping[str, Any]]
-) -> dict[Identity, _Asked]:
-    """Return the rows of the answers by key and repetition, joined with those of the golden set."""
-    answered: dict[Identity, _Asked] = {}
-    repeated = []
-    for key, row in _keyed(answers, names, "answers"):
-        expected = golden.get(key, {})
-        columns = {**expected, **row, **{name: expected[name] for name in EXPECTATIONS if name in expected}}
-        cells = read_row(key, columns)
-        identity = (key, cells.repetition or 1)
-        if identity[1] > answers.num_rows:
-            raise AssistantInputError(
-                f"question {key!r}: repetition is {identity[1]:,}, of {counted(answers.num_rows, 'answer')} in all",
-                field="repetition",
-            )
-        if identity in answered:
-            repeated.append(key)
-        answered[identity] = _Asked(columns, cells)
-    _check_repeated(repeated, "answers")
-    return answered
+def _case(key: str, row: Mapping[str, Any]) -> Case:
+    """
+    Return the case of a row.
+
+    :raises AssistantInputError: A cell cannot be read; the error names the question and the column.
+    """
+    cells = {name: value for name, value in row.items() if name in _CELLS and not is_blank(value)}
+    answer = as_text(row["answer"])
+    status = as_text(row.get("status")) or ("failed" if answer is None else "complete")
+    # A complete request without text has an empty answer.
+    answer = (answer or "") if status == "complete" else None
+    try:
+        return Case(**{"message": key, **cells}, key=key, answer=answer, status=status, row=row)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        column = str(first["loc"][0])
+        reason = first["msg"].removeprefix("Value error, ")
+        shown = repr(row[column])
+        raise AssistantInputError(
+            f"question {key!r}: {column} {shown if len(shown) <= 100 else shown[:99] + '…'}: {reason}", field=column
+        ) from None
 
 
 def _keyed(table: pa.Table, names: Sequence[str], what: str) -> Iterable[tuple[str, dict[str, Any]]]:
     """Yield the rows with their keys in readable form."""
     missing = [name for name in names if name not in table.column_names]
     if missing or not names:
-        raise AssistantInputError(
-            f"{what} have no column {_listed(missing)}, only {_listed(table.column_names)}",
-            todo="Give key_columns the columns that identify a question, in answers and in expectations.",
-            field="key_columns",
-        )
+        raise _wrong_keys(f"{what} have no column {_listed(missing)}, only {_listed(table.column_names)}")
     columns = [key_column(table.column(name).to_pylist())[0] for name in names]
     keys = list(zip(*columns, strict=True))
     without_key = [position for position, parts in enumerate(keys, 1) if None in parts]
     if without_key:
-        raise AssistantInputError(
-            f"{what}: {_listed(names)} is empty in {counted(len(without_key), 'row')}, such as number "
-            f"{_listed(without_key)}",
-            field="key_columns",
-        )
+        rows = f"{counted(len(without_key), 'row')}, such as number {_listed(without_key)}"
+        raise _wrong_keys(f"{what}: {_listed(names)} is empty in {rows}")
     for parts, row in zip(keys, table.to_pylist(), strict=True):
         yield key_label(names, parts), row
 
 
-def _check_repeated(keys: Sequence[str], what: str) -> None:
-    if keys:
-        raise AssistantInputError(
-            f"{what}: {counted(len(keys), 'duplicate key')}, such as {_listed(keys)}",
-            todo="Give key_columns the columns that identify a question.",
-            field="key_columns",
-        )
+def _check_repeated(identities: Iterable[tuple[str, int]], what: str) -> None:
+    repeated = [key for (key, _repetition), count in Counter(identities).items() if count > 1]
+    if repeated:
+        raise _wrong_keys(f"{what}: {counted(len(repeated), 'duplicate key')}, such as {_listed(repeated)}")
 
 
-def _check_pair(
-    answered: Mapping[Identity, _Asked], golden: Mapping[str, Mapping[str, Any]], asked_keys: set[str]
-) -> None:
+def _check_repetitions(cases: Sequence[Case]) -> None:
+    for case in cases:
+        if case.repetition > len(cases):
+            raise AssistantInputError(
+                f"question {case.key!r}: repetition is {case.repetition:,}, of {counted(len(cases), 'answer')} in all",
+                field="repetition",
+            )
+    _check_repeated((case.identity for case in cases), "answers")
+
+
+def _check_pair(cases: Sequence[Case], golden: Mapping[str, Mapping[str, Any]]) -> None:
     """Check that the golden set belongs to the answers."""
-    if not asked_keys & golden.keys():
-        raise AssistantInputError(
-            f"answers and expectations have no key in common: {_listed(asked_keys)} in the answers, "
-            f"{_listed(golden)} in the expectations",
-            todo="Give key_columns the columns that identify a question.",
-            field="key_columns",
+    asked = dict.fromkeys(case.key for case in cases)
+    if not asked.keys() & golden.keys():
+        raise _wrong_keys(
+            f"answers and expectations have no key in common: {_listed(asked)} in the answers, "
+            f"{_listed(golden)} in the expectations"
         )
     differing: dict[str, None] = {}
-    for (key, _repetition), asked in answered.items():
-        expected = as_text(golden.get(key, {}).get("message"))
+    for case in cases:
+        expected = as_text(golden.get(case.key, {}).get("message"))
         # Differences in white space do not matter.
-        if expected and asked.cells.message and expected.split() != asked.cells.message.split():
-            differing[key] = None
+        if expected and not is_blank(case.row.get("message")) and expected.split() != case.message.split():
+            differing[case.key] = None
     if differing:
         raise AssistantInputError(
             f"{counted(len(differing), 'question')} with a different text in the expectations, such as "
@@ -233,59 +243,32 @@ def _check_pair(
         )
 
 
-def _case(key: str, repetition: int, asked: _Asked) -> Case:
-    cells, answer = asked.cells, asked.columns["answer"]
-    status = cells.status
-    if status is None:
-        status = "failed" if as_text(answer) is None else "complete"
-    return Case(
-        key=key,
-        message=cells.message or key,
-        # A complete request without text has an empty answer.
-        answer=(as_text(answer) or "") if status == "complete" else None,
-        repetition=repetition,
-        status=status,
-        error=cells.error,
-        seconds=cells.seconds,
-        request_id=cells.request_id,
-        session_id=cells.session_id,
-        confidence_level=cells.confidence_level,
-        confidence_score=cells.confidence_score,
-        expected=cells.expected,
-        must_include=cells.must_include,
-        must_not_include=cells.must_not_include,
-        expected_url=cells.expected_url,
-        expect_no_answer=cells.expect_no_answer,
-        weight=cells.weight or 1.0,
-        tags=cells.tags,
-        row=asked.columns,
-    )
-
-
 def _with_transcripts(cases: Sequence[Case]) -> list[Case]:
     """Return the cases, each turn of a conversation with the turns before it."""
-    numbered: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    sessions: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for position, case in enumerate(cases):
-        turn = case.row.get("turn")
-        if case.session_id is not None and isinstance(turn, int | float):
-            numbered[case.session_id].append((turn, position))
+        if case.session_id is not None and case.turn is not None:
+            sessions[case.session_id].append((case.turn, position))
     completed = list(cases)
-    for turns in numbered.values():
+    for turns in sessions.values():
         positions = [position for _turn, position in sorted(turns)]
         if len(positions) < 2:
             continue
-        transcript: list[tuple[str, str | None]] = []
+        before: list[tuple[str, str | None]] = []
         for position in positions:
             case = cases[position]
-            earlier = [{"message": message, "answer": answer} for message, answer in transcript]
-            completed[position] = replace(
-                case,
-                conversation=cases[positions[0]].key,
-                transcript=tuple(transcript),
-                row={**case.row, "transcript": earlier} if earlier else case.row,
-            )
-            transcript.append((case.message, case.answer))
+            row = dict(case.row)
+            if before:
+                row["transcript"] = [{"message": message, "answer": answer} for message, answer in before]
+            first = cases[positions[0]].key
+            completed[position] = replace(case, conversation=first, transcript=tuple(before), row=row)
+            before.append((case.message, case.answer))
     return completed
+
+
+def _wrong_keys(happened: str) -> AssistantInputError:
+    todo = "Give key_columns the columns that identify a question, in answers and in expectations."
+    return AssistantInputError(happened, todo=todo, field="key_columns")
 
 
 def _listed(values: Iterable[Any]) -> str:

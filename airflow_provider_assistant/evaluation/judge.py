@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from airflow_provider_assistant.client.cancellation import GRACE, CancellableRunner
+from airflow_provider_assistant.evaluation.cells import is_blank
 from airflow_provider_assistant.evaluation.golden import Case, read_cases
-from airflow_provider_assistant.evaluation.labels import Label, agreement, labels_of, lower
-from airflow_provider_assistant.evaluation.rubrics import JudgeOptions, Rubric, Subject, Task
-from airflow_provider_assistant.evaluation.run import Judgement
+from airflow_provider_assistant.evaluation.rubrics import JudgeOptions, Task
 from airflow_provider_assistant.evaluation.summary import Agreement, JudgeFacts
-from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
+from airflow_provider_assistant.keys import is_missing
+from airflow_provider_assistant.storage.opening import reading
 from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
@@ -19,10 +22,30 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import ObjectStoragePath
     from pydantic_ai import Agent
 
-    from airflow_provider_assistant.evaluation.rules import Rule, Term
-    from airflow_provider_assistant.evaluation.verdicts import Reply, Verdicts
+    from airflow_provider_assistant.evaluation.rubrics import Rubric
+    from airflow_provider_assistant.evaluation.rules import Condition, Rule
+    from airflow_provider_assistant.evaluation.verdicts import Judgement, Reply, Verdicts
 
-log = logging.getLogger(__name__)
+
+HUMAN, HUMAN_ANSWER = "human", "human_answer"
+_WORDS = {
+    **dict.fromkeys(("true", "pass", "yes", "good", "1", "1.0"), True),
+    **dict.fromkeys(("false", "fail", "no", "bad", "0", "0.0"), False),
+}
+
+
+class Judged(NamedTuple):
+    """
+    What judges said, by scorer.
+
+    :param judgements: One per case.
+    :param facts: What each judge is.
+    :param agreements: How well it agrees with people; without those that have no labels.
+    """
+
+    judgements: dict[str, list[Judgement]]
+    facts: dict[str, JudgeFacts]
+    agreements: dict[str, Agreement]
 
 
 class Judge:
@@ -43,11 +66,14 @@ class Judge:
         create_agent: Callable[..., Agent[Any, Reply]] | None = None,
     ) -> None:
         self._options = JudgeOptions.parse(options)
-        self._rubrics = {rubric.scorer: rubric for rubric in self._options.rubrics_of(scorers)}
+        self._rubrics = self._options.rubrics_of(scorers)
         self._create_agent = create_agent
-        self._labels: dict[str, list[Label]] = {}
-        self._verdicts: Verdicts | None = None
-        self._is_cancelled = False
+        self._labels: dict[str, list[tuple[Case, bool]]] = {}
+        self._runner = CancellableRunner(
+            "judging was stopped from outside; a retry judges the answers that have no verdict yet",
+            grace=GRACE,
+            on_cancel=self._end,
+        )
 
     def check(self, cases: Sequence[Case], rules: Sequence[Rule] = ()) -> None:
         """
@@ -57,8 +83,10 @@ class Judge:
         """
         if not self._rubrics:
             return
-        self._open()
-        self._labels = self._all_labels(cases)
+        self._verdicts  # noqa: B018 (opens the connection)
+        labelled = [*cases, *self._labelled_elsewhere()]
+        is_only = len(self._rubrics) == 1
+        self._labels = {one.scorer: labels_of(labelled, one.name, is_only=is_only) for one in self._rubrics}
         for rule in rules:
             count = len(self._labels.get(rule.base, ()))
             if rule.is_agreement and count < max(rule.labels, 1):
@@ -69,125 +97,116 @@ class Judge:
                     field="gate",
                 )
 
-    def judge(
-        self, names: Sequence[str], cases: Sequence[Case], saved: ObjectStoragePath
-    ) -> Mapping[str, Sequence[Judgement]]:
+    def judge(self, cases: Sequence[Case], path: ObjectStoragePath, pass_if: Condition | None = None) -> Judged:
         """
-        Return the judgements of each judge, one per case; a case without answer has no score.
+        Return what the judges say about the answers, and about those that people have labelled: see :meth:`check`.
 
-        :param saved: File of the verdicts so far, from which a retry continues.
+        :param path: File of the verdicts so far, from which a retry continues.
         :raises AssistantError: See :meth:`.Verdicts.ask`.
         """
-        if not names:
-            return {}
-        verdicts = self._verdicts = self._open(saved)
-        self._labels = self._all_labels(cases)
-        tasks: dict[str, list[Task | None]] = {}
-        for name in names:
-            tasks[name] = [_task(self._rubrics[name], case) for case in cases]
-        labelled = [task for name in names for _label, task in self._label_tasks(name)]
-        verdicts.ask([*filter(None, (task for column in tasks.values() for task in column)), *labelled])
-        return {name: [_judgement(verdicts, task) for task in column] for name, column in tasks.items()}
+        if not self._rubrics:
+            return Judged({}, {}, {})
+        from airflow_provider_assistant.storage.write import check_writable
+        from airflow_provider_assistant.storage.write import replace as replace_file
 
-    def facts(self, name: str) -> JudgeFacts:
-        """Return the model, the rubric and the tokens of a judge that has judged."""
-        verdicts, rubric = self._open(), self._rubrics[name]
-        input_tokens, output_tokens = verdicts.tokens(name)
-        return JudgeFacts(
-            model=verdicts.model,
-            fingerprint=rubric.fingerprint(verdicts.model),
-            rubric=rubric.text,
-            input_tokens=input_tokens,
-            output_tokens=output_tokens,
-        )
+        verdicts, judged = self._verdicts, Judged({}, {}, {})
+        needed = []
+        for rubric in self._rubrics:
+            labelled = [case for case, _passes in self._labels.get(rubric.scorer, ())]
+            needed += [Task(rubric, case) for case in (*cases, *labelled)]
+        # Verdicts that cannot be saved would be paid for again.
+        check_writable(path.parent)
+        self._runner.run(verdicts.ask(needed, _table_at(path), lambda table: replace_file(table, path)))
+        for rubric in self._rubrics:
+            judged.judgements[rubric.scorer] = [verdicts.judgement(Task(rubric, case)) for case in cases]
+            judged.facts[rubric.scorer] = verdicts.facts(rubric)
+            if agreed := self._agreement(rubric, pass_if):
+                judged.agreements[rubric.scorer] = agreed
+        return judged
 
-    def agreement(self, name: str, terms: Sequence[Term] = ()) -> Agreement | None:
+    def cancel(self) -> None:
+        """Stop asking. A signal handler may call this."""
+        self._runner.cancel()
+
+    def _end(self, error: AssistantError) -> None:
+        self._verdicts.end(error)
+
+    @cached_property
+    def _verdicts(self) -> Verdicts:
+        from airflow_provider_assistant.evaluation.verdicts import Verdicts
+
+        return Verdicts(self._options, create_agent=self._create_agent)
+
+    def _labelled_elsewhere(self) -> list[Case]:
+        """Return the answers in the tables of labels."""
+        from airflow_provider_assistant.tables import Columns, read_rows
+        from airflow_provider_assistant.tables.whole import table_of
+
+        labels = self._options.labels
+        paths = [labels] if isinstance(labels, str) else labels
+        return [case for path in paths for case in read_cases(table_of(read_rows(path, Columns(rest=True))))]
+
+    def _agreement(self, rubric: Rubric, pass_if: Condition | None) -> Agreement | None:
         """
         Return how well a judge agrees with the labels of people; None without labels.
 
         It is measured on what decides: the score, and each condition on the score. The lowest of these counts.
-
-        :param terms: Conditions on the score of the judge by which an answer passes.
         """
-        pairs: list[tuple[bool, float]] = []
-        for label, task in self._label_tasks(name):
-            judgement = _judgement(self._open(), task)
+        from airflow_provider_assistant.evaluation.agreement import agreement, lower
+
+        pairs = []
+        for case, passes in self._labels.get(rubric.scorer, ()):
+            score, _reason, error = self._verdicts.judgement(Task(rubric, case))[:3]
             # An answer that could not be judged has the worst score, here too.
-            if judgement.score is not None or judgement.error is not None:
-                pairs.append((label.passes, judgement.score or 0.0))
+            if score is not None or error is not None:
+                pairs.append((passes, score or 0.0))
         if not pairs:
             return None
+        terms = [term for term in pass_if.terms if term.name == rubric.scorer] if pass_if else []
         found = [agreement((passes, float(term.holds(score))) for passes, score in pairs) for term in terms]
         return lower([agreement(pairs), *found])
 
-    def cancel(self) -> None:
-        """Stop asking. A signal handler may call this."""
-        self._is_cancelled = True
-        if self._verdicts:
-            self._verdicts.cancel()
 
-    def _open(self, saved: ObjectStoragePath | None = None) -> Verdicts:
-        """Return the verdicts; with a file, those that it has."""
-        from airflow_provider_assistant.evaluation.verdicts import Verdicts
+def labels_of(cases: Iterable[Case], judge: str, *, is_only: bool) -> list[tuple[Case, bool]]:
+    """
+    Return the answers that have a label for a judge, each once, with whether it passes.
 
-        if self._verdicts is None or saved is not None:
-            table, save = (None, _ignore) if saved is None else _file(saved)
-            self._verdicts = Verdicts(self._options, create_agent=self._create_agent, saved=table, save=save)
-        if self._is_cancelled:
-            self._verdicts.cancel()
-        return self._verdicts
+    A label in the column ``human`` is about the text in the column ``human_answer``, or without it about the answer of
+    the row.
 
-    def _all_labels(self, cases: Sequence[Case]) -> dict[str, list[Label]]:
-        """Return the labels of each judge: those of the golden set, and of the tables of labels."""
-        from airflow_provider_assistant.tables import Columns, read_rows
-        from airflow_provider_assistant.tables.whole import table_of
-
-        rows = list(cases)
-        options = self._options
-        for path in [options.labels] if isinstance(options.labels, str) else options.labels:
-            rows += read_cases(table_of(read_rows(path, Columns(rest=True))))
-        is_only = len(self._rubrics) == 1
-        return {name: labels_of(rows, rubric.name, is_only=is_only) for name, rubric in self._rubrics.items()}
-
-    def _label_tasks(self, name: str) -> Iterator[tuple[Label, Task]]:
-        for label in self._labels.get(name, ()):
-            task = _task(self._rubrics[name], label.case)
-            if task is not None and task.is_applicable:
-                yield label, task
-
-
-def _task(rubric: Rubric, case: Case) -> Task | None:
-    if case.answer is None:
-        return None
-    subject = Subject(case.message, case.answer, case.reference, case.expect_no_answer, case.transcript)
-    return Task(rubric, subject)
+    :param judge: Name of the rubric. With several judges, its column is ``human.<name>``.
+    :param is_only: Whether there is only one judge, so that the column ``human`` must be about it.
+    :raises AssistantInputError: A label is unclear, or could be about several judges.
+    """
+    labels: dict[tuple[str, str | None], tuple[Case, bool]] = {}
+    own = f"{HUMAN}.{judge}"
+    for case in cases:
+        if not is_only and not is_blank(case.row.get(HUMAN)):
+            raise AssistantInputError(
+                f"question {case.key!r}: with several judges, the column {HUMAN} could be about any of them",
+                todo=f"Name it {own!r}.",
+                field=HUMAN,
+            )
+        column = own if own in case.row or not is_only else HUMAN
+        if is_blank(case.row.get(column)):
+            continue
+        labelled = case.row.get(HUMAN_ANSWER)
+        answer = case.answer if is_missing(labelled) else str(labelled)
+        passes = _WORDS.get(str(case.row[column]).strip().lower())
+        if passes is None:
+            raise AssistantInputError(
+                f"question {case.key!r}: {column} must be pass or fail, not {case.row[column]!r}", field=HUMAN
+            )
+        labels[case.key, answer] = replace(case, answer=answer), passes
+    return list(labels.values())
 
 
-def _judgement(verdicts: Verdicts, task: Task | None) -> Judgement:
-    verdict = verdicts.verdict(task) if task else None
-    if verdict is None:
-        return Judgement()
-    if isinstance(verdict, str):
-        return Judgement(error=verdict)
-    return Judgement(verdict.score, verdict.reason)
-
-
-def _ignore(_table: pa.Table) -> None:
-    """Save nothing."""
-
-
-def _file(path: ObjectStoragePath) -> tuple[pa.Table | None, Callable[[pa.Table], object]]:
-    """Return the verdicts that a file has, None if there is none, and the function that replaces it."""
+def _table_at(path: ObjectStoragePath) -> pa.Table | None:
+    """Return the table in a file, or None if there is none."""
     import pyarrow.parquet as pq
 
-    from airflow_provider_assistant.storage.paths import reading
-    from airflow_provider_assistant.storage.write import check_writable, replace
-
-    # Verdicts that cannot be saved would be paid for again.
-    check_writable(path.parent)
-    saved = None
     with reading(path):
-        if path.exists():
-            with path.open("rb") as file:
-                saved = pq.read_table(file)
-    return saved, lambda table: replace(table, path)
+        if not path.exists():
+            return None
+        with path.open("rb") as file:
+            return pq.read_table(file)

@@ -33,8 +33,7 @@ def junit_xml(evaluation: Evaluation) -> str:
     questions, more = failing_questions(evaluation, QUESTIONS)
     for question in questions:
         test_case = _test_case(suite, question.key, f"{summary.name}.questions")
-        reasons = [reason for turn in question.turns for reason in turn.reasons]
-        message = "; ".join(reasons) + ("; it passed before" if question.is_new else "")
+        message = question.reasons + ("; it passed before" if question.is_new else "")
         if summary.gate.verdict == "failed":
             failure = ElementTree.SubElement(test_case, "failure", {"message": legible(message), "type": "question"})
             failure.text = legible(_transcript(question))

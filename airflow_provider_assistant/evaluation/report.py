@@ -10,12 +10,14 @@ from datetime import UTC, datetime
 from difflib import SequenceMatcher
 from functools import cache
 from html import escape
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from airflow_provider_assistant.evaluation.failing import FailingTurn, failing_questions
 from airflow_provider_assistant.evaluation.rules import COVERAGE, LATENCY, PASS_RATE, QUANTILES
-from airflow_provider_assistant.texts import counted, shortened
+from airflow_provider_assistant.evaluation.text import UNSPACED
+from airflow_provider_assistant.texts import counted, escaped, shortened
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -39,18 +41,14 @@ EFFECTS = {
     "skip_downstream": "The task succeeds, and the tasks after it are skipped.",
     "report": "The task succeeds, because the gate only reports.",
 }
-# Control characters become their pictures, marks of direction their names: they could make a text look like another.
-_CONTROLS = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"} | {0x7F: 0x2421}
-_DIRECTIONS = {code: f"[U+{code:04X}]" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
-_LEGIBLE: dict[int, int | str] = {**_CONTROLS, **_DIRECTIONS}
-_UNENCODABLE = re.compile("[\x80-\x9f\ud800-\udfff\ufffe\uffff]")
+# Not characters: XML must not have them.
+_NO_CHARACTER = re.compile("[\ufffe\uffff]")
 # A character of a script without spaces, a word, space, or punctuation.
-_UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff"
-_TOKEN = re.compile(rf"[{_UNSPACED}]|[^\s!-/:-@\[-`{{-~{_UNSPACED}]+|\s+|.", re.DOTALL)
+_TOKEN = re.compile(rf"[{UNSPACED}]|[^\s!-/:-@\[-`{{-~{UNSPACED}]+|\s+|.", re.DOTALL)
 
 
 class Piece(NamedTuple):
-    """A piece of a text."""
+    """A piece of a text, and whether the other text differs there."""
 
     text: str
     differs: bool
@@ -86,7 +84,7 @@ def render(evaluation: Evaluation, *, files: str | None = "the folder of this fi
         owner=owner_tag(summary.run.get("dag_id") or ""),
         generator=GENERATOR,
         summary=summary,
-        word=_word(summary),
+        word=summary.gate.word.capitalize(),
         effect=_effect(summary),
         since=_since(summary, evaluation.trend),
         rules=sorted(summary.gate.rules, key=lambda rule: (rule.verdict != "failed", rule.verdict == "passed")),
@@ -130,8 +128,8 @@ def _template() -> Template:
 
 
 def legible(text: str) -> str:
-    """Return a text of which every character can be seen and encoded."""
-    return _UNENCODABLE.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n").translate(_LEGIBLE))
+    """Return a text of which every character can be seen and encoded, so that it cannot look like another."""
+    return _NO_CHARACTER.sub("\N{REPLACEMENT CHARACTER}", escaped(text.replace("\r\n", "\n"), kept="\t\n"))
 
 
 # -- numbers -------------------------------------------------------------------------------------------
@@ -183,14 +181,6 @@ def moment(value: str | None) -> str:
 # -- the head ------------------------------------------------------------------------------------------
 
 
-def _word(summary: Summary) -> str:
-    if summary.gate.verdict == "none":
-        return "Not judged"
-    if summary.gate.is_worse:
-        return "Worse"
-    return summary.gate.verdict.capitalize()
-
-
 def _effect(summary: Summary) -> str:
     """Return the number of rules by verdict, and what the verdict does."""
     gate = summary.gate
@@ -208,12 +198,9 @@ def _since(summary: Summary, trend: Sequence[Summary]) -> str | None:
     """Return since when the gate fails; None if it does not."""
     if summary.gate.verdict != "failed":
         return None
-    runs = [*trend, summary]
-    red = 0
-    while red < len(runs) and runs[-1 - red].gate.verdict == "failed":
-        red += 1
-    first = moment(runs[-red].asked_at)
-    return f"{first}, {counted(red, 'run')} in a row" if red > 1 else f"{first}, this run"
+    red = list(takewhile(lambda run: run.gate.verdict == "failed", [summary, *trend[::-1]]))
+    first = moment(red[-1].asked_at)
+    return f"{first}, {counted(len(red), 'run')} in a row" if len(red) > 1 else f"{first}, this run"
 
 
 def _loss(summary: Summary, tag: str) -> float:
@@ -235,20 +222,17 @@ class _Answers:
 
     def __init__(self, evaluation: Evaluation) -> None:
         self._evaluation = evaluation
-        self._rows = {case.identity: row for row, case in enumerate(evaluation.cases)}
 
     def scores(self, turn: FailingTurn) -> list[tuple[str, str]]:
         """Return the scores of an answer, as text by scorer."""
-        row = self._rows[turn.case.identity]
-        values = {name: float(column[row]) for name, column in self._evaluation.scores.values.items()}
+        values = {name: float(column[turn.row]) for name, column in self._evaluation.scores.values.items()}
         return [(name, number(value, name)) for name, value in values.items() if not math.isnan(value)]
 
     def reasons(self, turn: FailingTurn) -> list[tuple[str, str]]:
         """Return what judges said about an answer, and the errors of scorers."""
-        row = self._rows[turn.case.identity]
-        judgements = {name: column[row].reason for name, column in self._evaluation.judgements.items()}
+        judgements = {name: column[turn.row].reason for name, column in self._evaluation.judgements.items()}
         said = [(name, reason) for name, reason in judgements.items() if reason]
-        return [*said, *self._evaluation.scores.errors.get(row, {}).items()]
+        return [*said, *self._evaluation.scores.errors.get(turn.row, {}).items()]
 
     def sides(self, turn: FailingTurn) -> list[tuple[str, str, Sequence[Piece], int]]:
         """Return the expected answer and the answer: title, tag of the differences, pieces, characters left out."""
@@ -263,30 +247,19 @@ class _Answers:
         return [(title, tag, pieces, max(0, len(text) - LENGTH)) for title, tag, text, pieces in titled if text]
 
 
-def differences(expected: str, answer: str) -> tuple[Sequence[Piece], Sequence[Piece]]:
+def differences(expected: str, answer: str) -> tuple[Sequence[Piece], ...]:
     """Return two texts in pieces: the words that only one of them has, and the others. Case makes no difference."""
     tokens = [_TOKEN.findall(legible(text[:LENGTH])) for text in (expected, answer)]
     words = [[token.casefold() for token in side] for side in tokens]
     counts = Counter(words[1])
     # With autojunk, difflib ignores the most frequent tokens: comparing them all takes quadratic time.
     is_expensive = sum(counts[word] for word in words[0]) > PAIRS
-    blocks = SequenceMatcher(None, words[0], words[1], autojunk=is_expensive).get_matching_blocks()
-    return (
-        _pieces(tokens[0], [(block.a, block.size) for block in blocks]),
-        _pieces(tokens[1], [(block.b, block.size) for block in blocks]),
-    )
-
-
-def _pieces(tokens: Sequence[str], equal: Sequence[tuple[int, int]]) -> Sequence[Piece]:
-    pieces = []
-    end = 0
-    for start, size in equal:
-        changed = "".join(tokens[end:start])
-        words = changed.rstrip()
-        pieces += [Piece(words, True), Piece(changed[len(words) :], False)]
-        end = start + size
-        pieces.append(Piece("".join(tokens[start:end]), False))
-    return [piece for piece in pieces if piece.text]
+    pieces: tuple[list[Piece], list[Piece]] = ([], [])
+    matcher = SequenceMatcher(None, words[0], words[1], autojunk=is_expensive)
+    for kind, start, end, start_in_answer, end_in_answer in matcher.get_opcodes():
+        pieces[0].append(Piece("".join(tokens[0][start:end]), kind != "equal"))
+        pieces[1].append(Piece("".join(tokens[1][start_in_answer:end_in_answer]), kind != "equal"))
+    return tuple([piece for piece in side if piece.text] for side in pieces)
 
 
 # -- the trend -----------------------------------------------------------------------------------------

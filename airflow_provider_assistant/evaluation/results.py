@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.evaluation.rules import COVERAGE, PASS_RATE
+from airflow_provider_assistant.evaluation.summary import QuestionCounts, Summary
 from airflow_provider_assistant.texts import counted, shortened
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.evaluation.run import Evaluation
-    from airflow_provider_assistant.evaluation.summary import RuleVerdict, Summary
+    from airflow_provider_assistant.evaluation.runs import RunFolder
+    from airflow_provider_assistant.evaluation.summary import RuleVerdict
 
 # Number of failed rules in the result of the task, and of questions of each; of questions in the error.
 RULES_NAMED, QUESTIONS_NAMED, QUESTIONS_IN_ERROR = 10, 10, 3
@@ -20,23 +22,16 @@ REASON_LENGTH, KEY_LENGTH = 300, 60
 
 def empty_result(name: str, scorers: Sequence[str]) -> dict[str, Any]:
     """Return the result of a task without answers."""
-    unknown = ("coverage", "pass_rate", "failing", "newly_failing", "judge_tokens", "baseline")
-    paths = ("scores_path", "summary_path", "report_path", "lake_path")
-    return {
-        "name": name,
-        "verdict": "none",
-        "questions": 0,
-        "answered": 0,
-        "means": dict.fromkeys(scorers),
-        "failed_rules": [],
-        "worse": [],
-        **dict.fromkeys((*unknown, *paths)),
-    }
+    summary = Summary(name=name, questions=QuestionCounts(total=0, answered=0), scorers={}, figures={})
+    return {**task_result(summary, None, None), "means": dict.fromkeys(scorers)}
 
 
-def task_result(evaluation: Evaluation, lake_file: str | None) -> dict[str, Any]:
-    """Return the result of a task: a few kilobytes, whatever the size of the evaluation."""
-    summary, folder = evaluation.summary, evaluation.job.folder
+def task_result(summary: Summary, folder: RunFolder | None, lake_file: str | None) -> dict[str, Any]:
+    """
+    Return the result of a task: a few kilobytes, whatever the size of the evaluation.
+
+    :param folder: Where the files are; None if none are written.
+    """
     failed = [
         {
             "rule": shortened(rule.rule, REASON_LENGTH),
@@ -54,9 +49,9 @@ def task_result(evaluation: Evaluation, lake_file: str | None) -> dict[str, Any]
         "newly_failing": _keys(summary.newly_failing.keys) if summary.newly_failing else None,
         "judge_tokens": summary.judge_tokens,
         "baseline": summary.earlier.path if summary.earlier else None,
-        "scores_path": str(folder.scores),
-        "summary_path": str(folder.summary),
-        "report_path": str(folder.report),
+        "scores_path": str(folder.scores) if folder else None,
+        "summary_path": str(folder.summary) if folder else None,
+        "report_path": str(folder.report) if folder else None,
         "lake_path": lake_file,
     }
 
@@ -78,7 +73,7 @@ def evaluation_rows(evaluation: Evaluation, logical_date: datetime | None) -> It
     """Yield the rows of the dataset ``evaluations``, one per scorer."""
     summary = evaluation.summary
     figures = figures_of(summary)
-    means: Mapping[str, float | None] = figures.pop("means")
+    means = figures.pop("means")
     for name, scorer in summary.scorers.items():
         change = summary.figures[name].change
         yield {
@@ -112,19 +107,21 @@ def failures_text(rules: Sequence[RuleVerdict]) -> str:
     return f"{len(failed)} of {counted(len(rules), 'rule')} failed: {', '.join(texts)}"
 
 
-def compared_text(summary: Summary) -> str | None:
-    """Return which runs an evaluation is compared with, as a sentence; None without any."""
-    earlier = summary.earlier
-    if earlier is None:
-        return None
-    of_day = f" of {earlier.asked_at}" if earlier.asked_at else ""
-    others = f" and {counted(earlier.runs - 1, 'run')} before" if earlier.runs > 1 else ""
-    return f"Compared with {earlier.run_id or earlier.path}{of_day}{others}."
+def notes_of(summary: Summary) -> list[str]:
+    """Return which runs an evaluation is compared with, and what its judges used, as sentences."""
+    notes = []
+    if earlier := summary.earlier:
+        of_day = f" of {earlier.asked_at}" if earlier.asked_at else ""
+        others = f" and {counted(earlier.runs - 1, 'run')} before" if earlier.runs > 1 else ""
+        notes.append(f"Compared with {earlier.run_id or earlier.path}{of_day}{others}.")
+    if summary.judge_tokens:
+        notes.append(f"The judges used {counted(summary.judge_tokens, 'token')}.")
+    return notes
 
 
-def means_text(means: Mapping[str, float | None]) -> str:
+def means_text(summary: Summary) -> str:
     """Return the means by scorer."""
-    return ", ".join(f"{name} {'none' if mean is None else f'{mean:.4g}'}" for name, mean in means.items())
+    return ", ".join(f"{name} {'none' if mean is None else f'{mean:.4g}'}" for name, mean in summary.means.items())
 
 
 def _keys(keys: Sequence[str]) -> list[str]:

@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
+from airflow_provider_assistant.evaluation.rules import JUDGE
 from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.keys import hash_of
 from airflow_provider_assistant.texts import shortened
 
-JUDGE = "judge."
+if TYPE_CHECKING:
+    from airflow_provider_assistant.evaluation.golden import Case
+
 # Raise it with every change of the instructions or of what the model reads: it is part of each verdict's hash.
 PROMPT_VERSION = 3
 # Characters of the earlier turns of a conversation that a judge reads; the latest are kept.
 TURNS_LENGTH = 12_000
 
-Reference: TypeAlias = Literal["expected", "expect_no_answer"]
-
 
 class Rubric(NamedTuple):
-    """
-    What a judge checks.
-
-    :param text: When an answer passes.
-    :param reference: Expectation without which the rubric is not applicable; None if it needs none.
-    """
+    """When an answer passes, and the expectation without which that cannot be said."""
 
     name: str
     text: str
-    reference: Reference | None = None
+    needs: Literal["expected", "expect_no_answer"] | None = None
 
     @property
     def scorer(self) -> str:
@@ -40,7 +36,7 @@ class Rubric(NamedTuple):
 
     def fingerprint(self, model: str) -> str:
         """Return the hash of everything but the answer that a verdict depends on."""
-        return _hash([PROMPT_VERSION, model, self.text, self.reference])
+        return hash_of(json.dumps([PROMPT_VERSION, model, self.text, self.needs]))
 
 
 BUILT_IN = {
@@ -62,7 +58,6 @@ BUILT_IN = {
         ),
     )
 }
-_KINDS = {True: "a refusal", False: "not a refusal"}
 
 
 class JudgeOptions(BaseModel):
@@ -127,59 +122,40 @@ class JudgeOptions(BaseModel):
                 todo=f"Give it as judge={{'rubrics': {{{name!r}: '…'}}}}. Built in are {', '.join(BUILT_IN)}.",
                 field="judge",
             )
-        return Rubric(name, str(text), built_in.reference if built_in else None)
-
-
-class Subject(NamedTuple):
-    """
-    What a judge reads: an answer with its question and expectations.
-
-    :param expected: The accepted answer, or several as one text.
-    :param earlier: Message and answer of each earlier turn of the conversation, oldest first.
-    """
-
-    question: str
-    answer: str
-    expected: str | None = None
-    expect_no_answer: bool | None = None
-    earlier: tuple[tuple[str, str | None], ...] = ()
+        return Rubric(name, str(text), built_in.needs if built_in else None)
 
 
 class Task(NamedTuple):
-    """A subject and the rubric by which it is judged."""
+    """An answer, and the rubric by which it is judged."""
 
     rubric: Rubric
-    subject: Subject
+    case: Case
 
     @property
     def is_applicable(self) -> bool:
-        """Whether the subject has the expectation that the rubric compares with."""
-        reference = self.rubric.reference
-        return reference is None or getattr(self.subject, reference) is not None
+        """Whether there is an answer, and the expectation that the rubric compares it with."""
+        needs = self.rubric.needs
+        return self.case.answer is not None and (needs is None or getattr(self.case, needs) not in {None, ()})
 
     def prompt(self) -> str:
         """Return what the model reads besides the rubric."""
-        subject = self.subject
+        case = self.case
         parts: dict[str, Any] = {}
-        if subject.earlier:
-            parts["earlier_turns"] = _latest(subject.earlier)
-        parts["question"] = subject.question
-        parts["answer"] = subject.answer
-        expected = subject.expected
+        if case.transcript:
+            parts["earlier_turns"] = _latest(case.transcript)
+        parts["question"] = case.message
+        parts["answer"] = case.answer
+        expected = case.reference
         # A built-in rubric reads only the expectation that it is about.
-        if self.rubric.reference == "expect_no_answer" and subject.expect_no_answer is not None:
-            expected = _KINDS[subject.expect_no_answer]
+        if self.rubric.needs == "expect_no_answer":
+            expected = "a refusal" if case.expect_no_answer else "not a refusal"
         if expected is not None:
             parts["expected"] = expected
         return json.dumps(parts, ensure_ascii=False)
 
     def content_hash(self, model: str) -> str:
         """Return the hash of everything that the verdict depends on."""
-        return _hash([PROMPT_VERSION, model, self.rubric.text, self.prompt()])
-
-
-def _hash(content: list[Any]) -> str:
-    return hashlib.blake2b(json.dumps(content).encode(), digest_size=16).hexdigest()
+        return hash_of(json.dumps([PROMPT_VERSION, model, self.rubric.text, self.prompt()]))
 
 
 def _latest(turns: Sequence[tuple[str, str | None]]) -> list[dict[str, str | None]]:

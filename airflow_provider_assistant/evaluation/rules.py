@@ -12,7 +12,6 @@ Parse conditions on the scores of an answer, and rules of a gate. The text is ne
 
 from __future__ import annotations
 
-import difflib
 import operator
 import re
 from collections.abc import Callable, Collection, Sequence
@@ -20,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.texts import did_you_mean
 
 # Values of ``on_fail``: what a failed gate does.
 OnFail: TypeAlias = Literal["fail", "skip_downstream", "report"]
@@ -128,6 +128,17 @@ class Criteria(NamedTuple):
     pass_if: Condition | None = None
     rules: Sequence[Rule] = ()
 
+    def scorers_of(self, figure: str) -> list[str]:
+        """Return the scorers from which a figure without tag is computed."""
+        if figure in OF_PASSING:
+            return self.pass_if.names if self.pass_if else []
+        return [] if figure == COVERAGE else [figure]
+
+    def judges_of(self, rule: Rule) -> list[str]:
+        """Return the judges whose scores decide a rule."""
+        names = [] if rule.is_agreement else self.scorers_of(rule.base)
+        return [name for name in names if name.startswith(JUDGE)]
+
 
 def parse_condition(text: Any, scorers: Collection[str] | None = None) -> Condition:
     """
@@ -144,11 +155,14 @@ def parse_condition(text: Any, scorers: Collection[str] | None = None) -> Condit
                 todo="Write it like 'token_f1 >= 0.5 and must_include >= 1'.",
                 field="pass_if",
             )
-        if scorers is not None and match["name"] not in scorers:
-            raise _unknown(text, "condition", "scorer", match["name"], scorers)
         term = Term(match["name"], match["comparison"], float(match["limit"]))
-        if is_share(term.name) and not 0 <= term.limit <= 1:
-            problem = _not_a_share(term.name, term.limit)
+        if scorers is not None and term.name not in scorers:
+            raise AssistantInputError(
+                f"invalid condition {text!r}: there is no scorer {term.name!r}{did_you_mean(term.name, scorers)}",
+                todo=f"The scorers are {', '.join(scorers)}.",
+                field="pass_if",
+            )
+        if problem := _not_a_share(term.name, term.limit):
             raise AssistantInputError(f"invalid condition {text!r}: {problem}", field="pass_if")
         terms.append(term)
     return Condition(text, tuple(terms))
@@ -167,35 +181,24 @@ def parse_rule(text: Any, scorers: Collection[str] | None = None) -> Rule:
     figure = base if tag is None else f"{base}[{tag}]"
     if of:
         figure = f"{figure} {of}"
-    rule = Rule(
-        text=text,
-        figure=figure,
-        base=base,
-        tag=tag,
-        is_drop=match["drop"] is not None,
-        term=Term(figure, match["comparison"], float(match["limit"])),
-        labels=int(match["labels"] or 0),
-    )
-    _check_figure(rule, of, scorers)
-    problem = _problem(rule)
-    if problem:
-        raise AssistantInputError(f"invalid rule {text!r}: {problem}", field="gate")
-    return rule
-
-
-def _check_figure(rule: Rule, of: str | None, scorers: Collection[str] | None) -> None:
-    """Check that the figure of a rule is one of the known ones, whatever the tags are."""
-    names = [rule.base] if scorers is None else list(scorers)
-    means = [COVERAGE, PASS_RATE, *names]
+    term = Term(figure, match["comparison"], float(match["limit"]))
+    rule = Rule(text, figure, base, tag, match["drop"] is not None, term, int(match["labels"] or 0))
+    names = [base] if scorers is None else list(scorers)
+    with_tags = [COVERAGE, PASS_RATE, *names]
     quantiles = [f"{LATENCY} {quantile}" for quantile in QUANTILES]
     agreements = [f"{name} {AGREEMENT}" for name in names if name.startswith(JUDGE)]
-    known = sorted({*means, NEWLY_FAILING, *quantiles, *agreements})
-    is_known = rule.figure in known
-    if rule.tag is not None:
-        is_known = rule.base in means and rule.tag != "" and of is None
+    known = sorted({*with_tags, NEWLY_FAILING, *quantiles, *agreements})
+    is_known = figure in known if tag is None else bool(tag) and base in with_tags and not of
     if not is_known:
-        more = "; coverage, pass_rate and scorers also for a tag, such as 'pass_rate[billing]'"
-        raise _unknown(rule.text, "rule", "figure", rule.figure, known, more)
+        raise AssistantInputError(
+            f"invalid rule {text!r}: there is no figure {figure!r}{did_you_mean(figure, known)}",
+            todo=f"The figures are {', '.join(known)}; coverage, pass_rate and scorers also for a tag, such as "
+            "'pass_rate[billing]'.",
+            field="gate",
+        )
+    if problem := _problem(rule):
+        raise AssistantInputError(f"invalid rule {text!r}: {problem}", field="gate")
+    return rule
 
 
 def _problem(rule: Rule) -> str | None:
@@ -209,9 +212,9 @@ def _problem(rule: Rule) -> str | None:
         (rule.is_agreement and term.comparison not in {">=", ">"}, "an agreement can only be limited with >= or >"),
         (rule.is_agreement and not rule.labels, "end it with the number of labels that are enough: 'on >= 50 labels'"),
         (rule.labels and not rule.is_agreement, "only the agreement of a judge is 'on' labels"),
-        (is_share(rule.base) and not 0 <= term.limit <= 1, _not_a_share(rule.base, term.limit)),
     ]
-    return next((text for is_wrong, text in problems if is_wrong), None)
+    found = next((text for is_wrong, text in problems if is_wrong), None)
+    return found or _not_a_share(rule.base, term.limit)
 
 
 def is_share(name: str) -> bool:
@@ -219,8 +222,10 @@ def is_share(name: str) -> bool:
     return name not in {NEWLY_FAILING, LATENCY, CONFIDENCE_SCORE} and not name.startswith(COLUMN)
 
 
-def _not_a_share(name: str, limit: float) -> str:
-    return f"{name} is from 0 to 1; write {limit / 100:g} for {limit:g} %"
+def _not_a_share(name: str, limit: float) -> str | None:
+    if is_share(name) and not 0 <= limit <= 1:
+        return f"{name} is from 0 to 1; write {limit / 100:g} for {limit:g} %"
+    return None
 
 
 def parse_criteria(
@@ -234,10 +239,10 @@ def parse_criteria(
     if not isinstance(gate, list | tuple):
         raise AssistantInputError(f"gate must be a list of rules, not {gate!r}", field="gate")
     rules = [parse_rule(rule, scorers) for rule in gate]
-    condition = None if pass_if is None else parse_condition(pass_if, scorers)
+    criteria = Criteria(None if pass_if is None else parse_condition(pass_if, scorers), rules)
     calibrated = {rule.base for rule in rules if rule.is_agreement}
     for rule in rules:
-        if rule.base in OF_PASSING and condition is None:
+        if rule.base in OF_PASSING and criteria.pass_if is None:
             raise AssistantInputError(
                 f"gate: {rule.text!r} needs pass_if, the condition for a question to pass", field="pass_if"
             )
@@ -247,7 +252,7 @@ def parse_criteria(
                 todo="Set baseline='previous', or --against on the command line.",
                 field="baseline",
             )
-        for judge in judges_of(rule, condition):
+        for judge in criteria.judges_of(rule):
             if judge not in calibrated:
                 raise AssistantInputError(
                     f"gate: {rule.text!r}: the verdicts of {judge} may decide only if they agree with those of people",
@@ -255,30 +260,10 @@ def parse_criteria(
                     "human.",
                     field="gate",
                 )
-    return Criteria(condition, rules)
-
-
-def judges_of(rule: Rule, pass_if: Condition | None) -> list[str]:
-    """Return the judges whose scores decide a rule."""
-    if rule.is_agreement:
-        return []
-    names = [rule.base]
-    if rule.base in OF_PASSING and pass_if:
-        names = pass_if.names
-    return [name for name in names if name.startswith(JUDGE)]
+    return criteria
 
 
 def _checked_text(text: Any, what: str, parameter: str) -> str:
     if not isinstance(text, str) or not text.strip():
         raise AssistantInputError(f"invalid {what} {text!r}: it must be text", field=parameter)
     return text
-
-
-def _unknown(text: str, what: str, kind: str, name: str, known: Collection[str], more: str = "") -> AssistantInputError:
-    close = difflib.get_close_matches(name, known, 1)
-    meant = f"; did you mean {close[0]!r}?" if close else ""
-    return AssistantInputError(
-        f"invalid {what} {text!r}: there is no {kind} {name!r}{meant}",
-        todo=f"The {kind}s are {', '.join(known)}{more}.",
-        field="gate" if what == "rule" else "pass_if",
-    )

@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import accumulate, chain, compress, islice, pairwise
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 from pydantic import ValidationError
 
-from airflow_provider_assistant.evaluation.compare import COMPARED_RUNS, TOGETHER, compared_runs
 from airflow_provider_assistant.evaluation.summary import Summary
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.names import file_name
-from airflow_provider_assistant.storage.paths import object_storage_path
+from airflow_provider_assistant.storage.opening import object_storage_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 SCORES, SUMMARY, REPORT, VERDICTS = "scores.parquet", "summary.json", "report.html", "verdicts.parquet"
+# Columns of ``scores.parquet`` beside those of the scorers.
+COLUMNS = (
+    *("key", "repetition", "conversation", "case", "request_id", "status"),
+    *("weight", "tags", "passed", "errors"),
+)
+# Four weeks of nights, so that each day of the week counts the same.
+COMPARED_RUNS = 28
+# Number of the last nights, this one included, that are also compared together.
+TOGETHER = 3
 # Value of ``baseline``: the last runs of the same name.
 PREVIOUS = "previous"
 # Format of the time with which the name of a run's folder begins, so that names sort in the order of the runs.
@@ -167,26 +175,36 @@ def side_by_side(read: Callable[[Item], Read], items: Iterable[Item]) -> list[Re
         return list(pool.map(read, items))
 
 
-def _chosen(latest_first: Sequence[RunFolder]) -> list[EarlierRun]:
+def compared_runs(are_worse: Iterable[bool]) -> Iterator[bool]:
+    """
+    Yield for each earlier run, latest first, whether to compare with it.
+
+    Runs are chosen by whether they got worse, not by whether they passed: of the runs that passed, chance would choose
+    the lucky ones. A run that got worse is left out, unless the runs beside it did not: then it was chance. As long as
+    answers stay worse, they are compared with those before the loss.
+
+    :param are_worse: Whether each run got worse, latest first.
+    """
+    # The verdict on the run after the last one is not known yet.
+    later_is_worse = True
+    for is_worse, earlier_is_worse in pairwise(chain(are_worse, [False])):
+        yield not (is_worse and (later_is_worse or earlier_is_worse))
+        later_is_worse = is_worse
+
+
+def _chosen(latest_first: Iterable[RunFolder]) -> list[EarlierRun]:
     """Return the runs to compare with; of the summaries, only as many as needed are read."""
     known: list[tuple[RunFolder, Summary]] = []
-    chosen: list[EarlierRun] = []
+    flags: list[bool] = []
     folders = iter(latest_first)
-    while sum(run.is_compared for run in chosen) < COMPARED_RUNS:
-        batch = list(islice(folders, COMPARED_RUNS))
-        if not batch:
-            break
+    while sum(flags) < COMPARED_RUNS and (batch := list(islice(folders, COMPARED_RUNS))):
         summaries = side_by_side(RunFolder.read_summary, batch)
         known += [(folder, summary) for folder, summary in zip(batch, summaries, strict=True) if summary]
-        flags = compared_runs(summary.gate.is_worse for _folder, summary in known)
-        chosen = [EarlierRun(*run, flag) for run, flag in zip(known, flags, strict=True)]
-    compared = 0
-    kept = []
-    for position, run in enumerate(chosen):
-        compared += run.is_compared
-        if compared <= COMPARED_RUNS and (run.is_compared or position < TOGETHER - 1):
-            kept.append(run)
-    return kept
+        flags = list(compared_runs(summary.gate.is_worse for _folder, summary in known))
+    runs = [EarlierRun(*run, flag) for run, flag in zip(known, flags, strict=True)]
+    is_needed = [count <= COMPARED_RUNS for count in accumulate(flags)]
+    needed = list(compress(runs, is_needed))
+    return [run for position, run in enumerate(needed) if run.is_compared or position < TOGETHER - 1]
 
 
 def _run_at(path: str, place: RunFolder) -> EarlierRun:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from airflow_provider_assistant.api.confidence import is_low
-from airflow_provider_assistant.evaluation.cells import as_phrases, number_in
+from airflow_provider_assistant.evaluation.cells import as_phrases, as_text
 from airflow_provider_assistant.evaluation.golden import Case
 from airflow_provider_assistant.evaluation.refusals import refuses
 from airflow_provider_assistant.evaluation.rules import (
@@ -24,6 +25,7 @@ from airflow_provider_assistant.evaluation.rules import (
 )
 from airflow_provider_assistant.evaluation.text import address, addresses_in, has_phrase, normalise, tokens
 from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.texts import did_you_mean
 
 Score = Callable[[Case], float | bool | None]
 
@@ -33,7 +35,7 @@ class Scorer:
     """
     A scorer, a column of the matrix.
 
-    :param score: Function that scores an answer; it returns None if the scorer is not applicable. A judge has none.
+    :param score: Returns None if the scorer is not applicable. A judge has no function.
     :param expectation: Column of the golden set that the scorer needs; None if it needs none.
     :param is_measured: Whether every answer should have a value, such as its latency.
     """
@@ -185,8 +187,24 @@ def _scorer_of(name: str, refusal_phrases: tuple[str, ...]) -> Scorer:
     if name.startswith(JUDGE):
         return Scorer(name, None)
     if name.startswith(COLUMN):
-        return Scorer(name, lambda case: number_in(case.key, name.removeprefix(COLUMN), case.row), is_measured=True)
+        return Scorer(name, partial(_number_in, name.removeprefix(COLUMN)), is_measured=True)
     return Scorer(name, _function_at(name))
+
+
+def _number_in(column: str, case: Case) -> float | None:
+    """Return the number in a column of the user, or None if the cell is empty."""
+    if column not in case.row:
+        meant = did_you_mean(column, case.row)
+        raise AssistantInputError(f"the answers have no column {column!r}{meant}", field="scorers")
+    text = as_text(case.row[column])
+    try:
+        number = None if text is None else float(text)
+    except ValueError:
+        number = math.nan
+    if number is not None and not math.isfinite(number):
+        cell = case.row[column]
+        raise AssistantInputError(f"question {case.key!r}: {column} must be a number, not {cell!r}", field=column)
+    return number
 
 
 def _function_at(path: str) -> Score:

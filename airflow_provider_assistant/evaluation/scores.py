@@ -5,25 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from airflow_provider_assistant.evaluation.rules import LATENCY, Condition
+from airflow_provider_assistant.evaluation.arrays import Bools, Floats, Integers, np
+from airflow_provider_assistant.evaluation.rules import COVERAGE, LATENCY, PASS_RATE, Condition
+from airflow_provider_assistant.evaluation.runs import COLUMNS
 from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.texts import storable
 
 if TYPE_CHECKING:
-    import numpy as np
     import pyarrow as pa
-    from numpy.typing import NDArray
 
     from airflow_provider_assistant.evaluation.golden import Case
-    from airflow_provider_assistant.evaluation.run import Judgement
     from airflow_provider_assistant.evaluation.scorers import Scorer
+    from airflow_provider_assistant.evaluation.verdicts import Judgement
 
-# Columns of ``scores.parquet`` beside those of the scorers.
-COLUMNS = (
-    *("key", "repetition", "conversation", "case", "request_id", "status"),
-    *("weight", "tags", "passed", "errors"),
-)
 _ERROR_LENGTH = 500
 
 
@@ -37,16 +33,14 @@ class Questions:
 
     keys: Sequence[str]
     hashes: Sequence[str]
-    weights: NDArray[np.float64]
+    weights: Floats
     tags: Sequence[Sequence[str]]
     units: Sequence[str]
-    unit_of: NDArray[np.int64]
+    unit_of: Integers
 
     @classmethod
     def of(cls, cases: Sequence[Case]) -> Questions:
         """Return the questions of cases, in their order. All repetitions of a question are one."""
-        import numpy as np
-
         by_key: dict[str, Case] = {}
         for case in cases:
             by_key.setdefault(case.key, case)
@@ -62,22 +56,22 @@ class Questions:
             unit_of=np.array(unit_of, dtype=np.int64),
         )
 
-    def with_tag(self, tag: str | None) -> NDArray[np.bool_]:
+    def with_tag(self, tag: str | None) -> Bools:
         """Return which questions have a tag, or all."""
-        import numpy as np
-
         return np.array([tag is None or tag in tags for tags in self.tags], dtype=bool)
 
-    def unit_means(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the weighted mean of the questions of each unit."""
-        return grouped_means(values, self.unit_of, len(self.units), self.weights)
 
-    def unit_weights(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the weight of the questions of each unit that have a value."""
-        import numpy as np
+class Column(NamedTuple):
+    """
+    The values of a figure by unit; NaN: none.
 
-        weights = np.where(np.isnan(values), 0.0, self.weights)
-        return np.bincount(self.unit_of, weights=weights, minlength=len(self.units)).astype(float)
+    :param weights: Weight of each unit in the mean.
+    :param counts: Number of its questions that have a value; 1 for the pass rate.
+    """
+
+    values: Floats
+    weights: Floats
+    counts: Integers
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,27 +87,21 @@ class Scores:
     """
 
     questions: Questions
-    question_of: NDArray[np.int64]
-    repetitions: NDArray[np.int64]
-    is_answered: NDArray[np.bool_]
-    values: Mapping[str, NDArray[np.float64]]
-    seconds: NDArray[np.float64]
+    question_of: Integers
+    repetitions: Integers
+    is_answered: Bools
+    values: Mapping[str, Floats]
+    seconds: Floats
     measured: frozenset[str]
     errors: Mapping[int, Mapping[str, str]]
 
-    def question_means(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the mean of the repetitions of each question; NaN without any value."""
-        return grouped_means(values, self.question_of, len(self.questions.keys))
-
-    def passed(self, pass_if: Condition) -> NDArray[np.float64]:
+    def passed(self, pass_if: Condition) -> Floats:
         """
         Return whether each answer passes: 1, 0, or NaN if it cannot be judged.
 
         A scorer that is not applicable is ignored. An answer is not judged if it is missing, if no scorer is applicable
         or if a measured value is not known.
         """
-        import numpy as np
-
         is_judged, fails, lacks_measure = np.zeros((3, len(self.question_of)), dtype=bool)
         for term in pass_if.terms:
             values = self.values[term.name]
@@ -128,38 +116,63 @@ class Scores:
         is_judged &= self.is_answered
         return np.where(fails & is_judged, 0.0, np.where(is_judged & ~lacks_measure, 1.0, np.nan))
 
-    def units_passed(self, passed: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _units_passed(self, pass_if: Condition, tag: str | None = None) -> Column:
         """
         Return the share of its judged repetitions in which each unit passes.
 
         A conversation passes if all its turns pass. It is not judged if a turn is not, unless another one fails.
-        """
-        import numpy as np
 
+        :param tag: Only units of which a question has this tag. Default: all.
+        """
+        questions, passed = self.questions, self.passed(pass_if)
+        units = questions.unit_of[self.question_of]
         # One number for a unit and a repetition, which is at most the number of answers.
         most = int(self.repetitions.max(initial=0)) + 1
-        pairs, of_row = np.unique(
-            self.questions.unit_of[self.question_of] * most + self.repetitions, return_inverse=True
-        )
-        size = len(pairs)
-        has_failed = np.bincount(of_row, weights=passed == 0, minlength=size) > 0
-        is_unknown = np.bincount(of_row, weights=np.isnan(passed), minlength=size) > 0
+        pairs, of_row = np.unique(units * most + self.repetitions, return_inverse=True)
+        has_failed = np.bincount(of_row, weights=passed == 0, minlength=len(pairs)) > 0
+        is_unknown = np.bincount(of_row, weights=np.isnan(passed), minlength=len(pairs)) > 0
         verdicts = np.where(has_failed, 0.0, np.where(is_unknown, np.nan, 1.0))
-        return grouped_means(verdicts, pairs // most, len(self.questions.units))
+        shares, _ = grouped(verdicts, pairs // most, len(questions.units))
+        has_tag = np.bincount(questions.unit_of, weights=questions.with_tag(tag), minlength=len(questions.units)) > 0
+        shares = np.where(has_tag, shares, np.nan)
+        return Column(shares, np.ones(len(shares)), (~np.isnan(shares)).astype(np.int64))
+
+    def by_unit(self, figure: str, tag: str | None = None, pass_if: Condition | None = None) -> Column:
+        """
+        Return the values of a figure, one of each unit.
+
+        A question has the mean of its repetitions, and a conversation the weighted mean of its questions.
+
+        :param tag: Only questions with this tag. Default: all.
+        :param pass_if: The condition of the pass rate.
+        """
+        if figure == PASS_RATE and pass_if:
+            return self._units_passed(pass_if, tag)
+        questions = self.questions
+        column, weights = self.seconds, questions.weights
+        if figure == COVERAGE:
+            column, weights = self.is_answered.astype(float), np.ones(len(weights))
+        elif figure != LATENCY:
+            column = self.values[figure]
+        means, _ = grouped(column, self.question_of, len(questions.keys))
+        tagged = np.where(questions.with_tag(tag), means, np.nan)
+        values, totals = grouped(tagged, questions.unit_of, len(questions.units), weights)
+        counts = np.bincount(questions.unit_of[~np.isnan(tagged)], minlength=len(questions.units))
+        return Column(values, totals, counts)
+
+    def answered(self, tag: str | None = None) -> Bools:
+        """Return which questions with a tag have an answer in a repetition."""
+        shares, _ = grouped(self.is_answered.astype(float), self.question_of, len(self.questions.keys))
+        return (shares > 0) & self.questions.with_tag(tag)
 
 
-def grouped_means(
-    values: NDArray[np.float64], groups: NDArray[np.int64], size: int, weights: NDArray[np.float64] | None = None
-) -> NDArray[np.float64]:
-    """Return the weighted mean of the known values of each group; NaN without any."""
-    import numpy as np
-
+def grouped(values: Floats, groups: Integers, size: int, weights: Floats | None = None) -> tuple[Floats, Floats]:
+    """Return the weighted mean of the known values of each group, NaN without any, and their weight."""
     is_known = ~np.isnan(values)
     known_weights = np.ones(int(is_known.sum())) if weights is None else weights[is_known]
-    totals = np.bincount(groups[is_known], weights=known_weights, minlength=size)
+    totals = np.bincount(groups[is_known], weights=known_weights, minlength=size).astype(float)
     sums = np.bincount(groups[is_known], weights=known_weights * values[is_known], minlength=size)
-    means: NDArray[np.float64] = np.divide(sums, totals, out=np.full(size, np.nan), where=totals > 0)
-    return means
+    return np.divide(sums, totals, out=np.full(size, np.nan), where=totals > 0), totals
 
 
 def score_cases(
@@ -170,8 +183,6 @@ def score_cases(
 
     :param judged: Judgements of each scorer that is a judge, one per case. Default: none.
     """
-    import numpy as np
-
     errors: dict[int, dict[str, str]] = {}
     values = {}
     for scorer in scorers:
@@ -179,10 +190,13 @@ def score_cases(
         for row, case in enumerate(cases):
             if case.answer is None:
                 continue
-            try:
-                score = _judged(judged, scorer, row) if scorer.is_judge else _scored(scorer, case)
-            except _NotScoredError as error:
-                errors.setdefault(row, {})[scorer.name] = str(error)[:_ERROR_LENGTH]
+            if scorer.is_judge:
+                judgement = (judged or {})[scorer.name][row]
+                score, error = judgement.score, judgement.error
+            else:
+                score, error = _scored(scorer, case)
+            if error is not None:
+                errors.setdefault(row, {})[scorer.name] = error[:_ERROR_LENGTH]
                 score = scorer.worst
             if score is not None:
                 column[row] = score
@@ -203,44 +217,31 @@ def score_cases(
     )
 
 
-class _NotScoredError(Exception):
-    """An answer could not be scored."""
-
-
-def _judged(judged: Mapping[str, Sequence[Judgement]] | None, scorer: Scorer, row: int) -> float | None:
-    judgement = (judged or {})[scorer.name][row]
-    if judgement.error is not None:
-        raise _NotScoredError(judgement.error)
-    return judgement.score
-
-
-def _scored(scorer: Scorer, case: Case) -> float | None:
-    """Return a score; None if the scorer is not applicable."""
+def _scored(scorer: Scorer, case: Case) -> tuple[float | None, str | None]:
+    """Return a score, None if the scorer is not applicable; and why there is none."""
     try:
         value: Any = scorer.score(case) if scorer.score else None
     except AssistantInputError:
         # A column that is missing or not numeric is a mistake in all the data, not in one answer.
         raise
-    except Exception as error:
-        raise _NotScoredError(f"{type(error).__name__}: {error}") from error
+    except Exception as error:  # noqa: BLE001 (functions of users raise what they like)
+        return None, f"{type(error).__name__}: {error}"
     # numpy's scalars become Python's numbers.
     plain = value.item() if hasattr(value, "item") else value
     if plain is None:
-        return None
+        return None, None
     if not isinstance(plain, bool | int | float):
-        raise _NotScoredError(f"it returned {plain!r}, not a number, a bool or None")
+        return None, f"it returned {plain!r}, not a number, a bool or None"
     if not math.isfinite(plain) or (scorer.is_share and not 0 <= plain <= 1):
-        raise _NotScoredError(f"it returned {plain}, which is not from 0 to 1; None means not applicable")
-    return float(plain)
+        return None, f"it returned {plain}, which is not from 0 to 1; None means not applicable"
+    return float(plain), None
 
 
 def to_table(scores: Scores, cases: Sequence[Case], pass_if: Condition | None) -> pa.Table:
     """Return the content of ``scores.parquet``."""
-    import numpy as np
     import pyarrow as pa
 
     passed = np.full(len(cases), np.nan) if pass_if is None else scores.passed(pass_if)
-    errors = [_error_text(scores.errors.get(row, {})) for row in range(len(cases))]
     columns = {
         "key": pa.array([case.key for case in cases], pa.string()),
         "repetition": pa.array(scores.repetitions, pa.int32()),
@@ -251,14 +252,14 @@ def to_table(scores: Scores, cases: Sequence[Case], pass_if: Condition | None) -
         "weight": pa.array([case.weight for case in cases], pa.float64()),
         "tags": pa.array([case.tags for case in cases], pa.list_(pa.string())),
         "passed": pa.array(passed, from_pandas=True).cast(pa.bool_()),
-        "errors": pa.array(errors, pa.string()),
+        "errors": pa.array([_error_text(scores.errors.get(row)) for row in range(len(cases))], pa.string()),
     }
     return pa.table(columns | {name: pa.array(values, from_pandas=True) for name, values in scores.values.items()})
 
 
-def _error_text(errors: Mapping[str, str]) -> str | None:
-    lines = [f"{name}: {' '.join(reason.split())}" for name, reason in errors.items()]
-    return "\n".join(lines).encode("utf-8", "replace").decode() or None
+def _error_text(errors: Mapping[str, str] | None) -> str | None:
+    lines = [f"{name}: {' '.join(reason.split())}" for name, reason in (errors or {}).items()]
+    return storable("\n".join(lines)) or None
 
 
 def of_table(table: pa.Table, questions: Questions, measured: frozenset[str]) -> Scores:
@@ -269,7 +270,6 @@ def of_table(table: pa.Table, questions: Questions, measured: frozenset[str]) ->
 
     :raises ValueError: It is not a table of scores.
     """
-    import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,4 +1,8 @@
-"""Models of ``summary.json``, from which the result of the task, the datasets and the report are made."""
+"""
+Models of ``summary.json``, from which the result of the task, the datasets and the report are made.
+
+The reference page of evaluations says what each field means.
+"""
 
 from __future__ import annotations
 
@@ -21,34 +25,22 @@ class Model(BaseModel):
 
 
 class Keys(Model):
-    """
-    Questions by key.
-
-    :param count: Number of questions.
-    :param keys: Keys of the first 50.
-    """
+    """The number of questions, and the keys of the first 50."""
 
     count: int = 0
     keys: list[str] = Field(default_factory=list)
 
     @classmethod
-    def of(cls, keys: Sequence[str]) -> Keys:
-        """Name the first questions and count all of them."""
-        return cls(count=len(keys), keys=list(keys[:NAMED]))
+    def of(cls, keys: Sequence[str] | None) -> Keys | None:
+        """Name the first questions and count all of them; None if they are not known."""
+        return None if keys is None else cls(count=len(keys), keys=list(keys[:NAMED]))
 
 
 class Change(Model):
     """
     The change of a figure since the earlier runs: now minus before, over the questions that both have.
 
-    :param mean: Weighted mean of the questions' changes.
-    :param low: Lower end of its 95 % interval; None with a single question.
-    :param standard_error: Standard error of ``mean``; None with a single question.
-    :param three_nights: The same change of the last three runs together; None without enough earlier runs.
-    :param three_nights_error: Its standard error.
-    :param questions: Number of questions that were compared. A conversation counts once.
-    :param comparable: Number of questions that have a value now or in the latest earlier run.
-    :param runs: Number of earlier runs.
+    The interval and the errors need two questions; ``three_nights`` is the same change of the last three runs together.
     """
 
     mean: float
@@ -66,10 +58,8 @@ class Figure(Model):
     """
     A named number, such as ``token_f1[billing]`` or ``latency p95``.
 
-    :param value: None if no answer has it.
     :param count: Number of answers, questions or labels that it was computed from.
-    :param expected: Number of answers or questions that should have had a value.
-    :param change: None without earlier runs that have the figure.
+    :param expected: Number of these that should have had a value.
     """
 
     value: float | None
@@ -79,13 +69,7 @@ class Figure(Model):
 
 
 class Agreement(Model):
-    """
-    How well a judge agrees with people.
-
-    :param labels: Number of answers with a label of a person and a verdict of the judge.
-    :param kappa: Cohen's kappa; None if it is not defined, because all labels and all verdicts are the same.
-    :param low: Lower end of its 95 % interval, which the gate checks.
-    """
+    """How well a judge agrees with people: Cohen's kappa with its interval; without kappa if it is not defined."""
 
     labels: int
     kappa: float | None = None
@@ -94,11 +78,7 @@ class Agreement(Model):
 
 
 class JudgeFacts(Model):
-    """
-    What a judge was, and what it used.
-
-    :param fingerprint: Hash of model, rubric and prompt. Runs of judges with another one are not compared.
-    """
+    """What a judge was, and what it used. Runs of judges with another fingerprint are not compared."""
 
     model: str
     fingerprint: str
@@ -108,14 +88,7 @@ class JudgeFacts(Model):
 
 
 class ScorerSummary(Model):
-    """
-    One scorer; its mean is the figure of its name.
-
-    :param scored: Number of answers with a score.
-    :param errors: Number of these that the scorer could not score, which have its worst score.
-    :param judge: None for scorers that ask no model.
-    :param agreement: None without labels.
-    """
+    """One scorer; its mean is the figure of its name. Answers with an error have the worst score."""
 
     higher_is_better: bool
     is_share: bool
@@ -126,11 +99,7 @@ class ScorerSummary(Model):
 
 
 class QuestionCounts(Model):
-    """
-    Counts of the answers, each repetition and each turn once.
-
-    :param unanswered: Number of questions without an answer, by status.
-    """
+    """Counts of the answers, each repetition and each turn once; of those that are missing, by status."""
 
     total: int
     answered: int
@@ -138,12 +107,7 @@ class QuestionCounts(Model):
 
 
 class Deciding(Model):
-    """
-    A question that decided a rule.
-
-    :param value: Its value in the figure; None if it has none.
-    :param before: Its mean value in the earlier runs; None if not known.
-    """
+    """A question that decided a rule, with its value in the figure, and its mean in the earlier runs if known."""
 
     key: str
     value: float | None = None
@@ -164,10 +128,6 @@ class RuleVerdict(Model):
     """
     The verdict on one rule. Only ``failed`` fails the gate.
 
-    :param rule: The rule as the user wrote it.
-    :param figure: Name of the figure in :attr:`Summary.figures`.
-    :param verdict: ``passed``; ``failed``, also without data; ``not_proven``: worse than the rule allows, but chance
-        explains it; ``too_few``: too few questions to notice a loss; or ``not_judged``: nothing to compare with.
     :param value: The number that was compared with the limit; of a ``drop``, the loss.
     :param is_worse: Whether a comparison failed because the answers got worse by more than chance explains.
     :param questions: The questions that decided, worst first; at most 50.
@@ -202,19 +162,18 @@ class Gate(Model):
         return [rule for rule in self.rules if rule.verdict == "failed"]
 
     @property
+    def word(self) -> str:
+        """The verdict for people."""
+        return "worse" if self.is_worse else self.verdict.replace("none", "not judged")
+
+    @property
     def is_worse(self) -> bool:
         """Whether a comparison failed. Such a run is not compared with."""
         return any(rule.is_worse for rule in self.rules)
 
 
 class EarlierRuns(Model):
-    """
-    The runs that an evaluation is compared with.
-
-    :param path: Folder of the latest one.
-    :param runs: Number of runs.
-    :param changed: Number of questions of the latest one whose text or expectations are different now.
-    """
+    """The runs that an evaluation is compared with: the latest one, and what changed in the golden set since."""
 
     path: str
     name: str
@@ -227,19 +186,7 @@ class EarlierRuns(Model):
 
 
 class Summary(Model):
-    """
-    The result of an evaluation. It does not contain the time of the evaluation: the same answers give the same bytes.
-
-    :param run: ``dag_id``, ``run_id``, ``task_id``, ``map_index``, ``region``, ``logical_date`` and ``run_after``.
-    :param asked_at: When the first question was submitted, ISO 8601 in UTC; None if not known.
-    :param pass_if: The condition for a question to pass; None without one.
-    :param figures: Every figure by name: ``coverage``, ``pass_rate``, ``newly_failing``, ``latency p50``, ``p95`` and
-        ``p99``, each scorer, these by tag such as ``token_f1[billing]``, and ``<judge> agreement``.
-    :param tags: Number of questions by tag.
-    :param failing: Questions that do not fulfil ``pass_if``; None without one.
-    :param newly_failing: Those of them that usually passed before; None without earlier runs.
-    :param earlier: None without a baseline.
-    """
+    """The result of an evaluation. It has no time of its own: the same answers give the same bytes."""
 
     schema_version: int = SCHEMA_VERSION
     name: str

@@ -16,16 +16,17 @@ from urllib.parse import unquote
 REGEX = "regex:"
 ALTERNATIVE = "||"
 # Scripts without spaces between words: Thai, Lao, Tibetan, Myanmar, Khmer, Chinese and Japanese.
-_UNSPACED = (
+UNSPACED = (
     "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u19e0-\u19ff\ua9e0-\ua9ff\uaa60-\uaa7f\u2e80-\u2fdf\u3005-\u3007"
     "\u3021-\u3029\u3031-\u303c\u3040-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U0001b000-\U0001b16f\U00020000-\U0003ffff"
 )
-_UNSPACED_CHAR = re.compile(f"[{_UNSPACED}]")
-# A letter, a digit or a mark of a script with spaces, and what shows before and after a phrase that it is only a part.
-_LETTER = re.compile(rf"[^\W{_UNSPACED}]")
-_ENDING = re.compile(rf"[^\W{_UNSPACED}]|'t(?!\w)")
+# A letter or a digit of a script with spaces, and what shows before and after a phrase that it is only a part.
+_LETTER = re.compile(rf"[^\W{UNSPACED}]")
+_ENDING = re.compile(rf"[^\W{UNSPACED}]|'t(?!\w)")
 _NUMBER_BEFORE, _NUMBER_AFTER = re.compile(r"\d[.,]\Z"), re.compile(r"[.,]\d")
+# A character with its marks in a script without spaces, a word in others.
+_TOKEN = re.compile(rf"[{UNSPACED}][^\w\s]*|[^\s{UNSPACED}]+")
 _ARTICLES = frozenset(("a", "an", "the"))
 _ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
 # One spelling of apostrophes, quotation marks and dashes, and no Markdown emphasis or code.
@@ -71,28 +72,7 @@ def normalise(text: str) -> str:
 
 def tokens(text: str) -> list[str]:
     """Return the words of the normalised text; in scripts without spaces, each character with its marks is a word."""
-    words = normalise(text).split()
-    if not any(map(_UNSPACED_CHAR.search, words)):
-        return words
-    parts: list[str] = []
-    for word in words:
-        parts += _split_unspaced(word)
-    return parts
-
-
-def _split_unspaced(word: str) -> list[str]:
-    parts: list[str] = []
-    is_separate = True
-    for char in word:
-        is_mark = unicodedata.category(char)[0] == "M"
-        is_unspaced = _UNSPACED_CHAR.match(char) is not None
-        if parts and (is_mark or not (is_unspaced or is_separate)):
-            parts[-1] += char
-        else:
-            parts.append(char)
-        if not is_mark:
-            is_separate = is_unspaced
-    return parts
+    return _TOKEN.findall(normalise(text))
 
 
 def has_phrase(text: str, phrase: str) -> bool:
@@ -141,25 +121,21 @@ def _spelled(text: str) -> str:
 
 
 def _includes(text: str, phrase: str) -> bool:
-    """Return whether a text has a phrase between boundaries of words, which scripts without spaces do not have."""
+    """Return whether a text has a phrase that is not a part of a word or of a number."""
     start = text.find(phrase)
     while phrase and start >= 0:
-        if _is_bounded(text[max(0, start - 2) : start], phrase, text[start + len(phrase) : start + len(phrase) + 3]):
+        end = start + len(phrase)
+        before, after = text[max(0, start - 2) : start], text[end : end + 3]
+        starts_inside = (_LETTER.match(phrase[0]) and _LETTER.match(before[-1:])) or (
+            phrase[0].isdigit() and _NUMBER_BEFORE.search(before)
+        )
+        ends_inside = (_LETTER.match(phrase[-1]) and _ENDING.match(after)) or (
+            phrase[-1].isdigit() and _NUMBER_AFTER.match(after)
+        )
+        if not (starts_inside or ends_inside):
             return True
         start = text.find(phrase, start + 1)
     return False
-
-
-def _is_bounded(before: str, phrase: str, after: str) -> bool:
-    """Return whether a phrase is not a part of a word or of a number, by the characters around it."""
-    first, last = phrase[0], phrase[-1]
-    splits_word = (_LETTER.match(first) and _LETTER.match(before[-1:])) or (
-        _LETTER.match(last) and _ENDING.match(after)
-    )
-    splits_number = (first.isdigit() and _NUMBER_BEFORE.search(before)) or (
-        last.isdigit() and _NUMBER_AFTER.match(after)
-    )
-    return not (splits_word or splits_number)
 
 
 def _matches(pattern: str, text: str) -> bool:

@@ -10,15 +10,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, Field
 
-from airflow_provider_assistant.client.cancellation import GRACE, CancellableRunner
 from airflow_provider_assistant.client.redaction import Redactor, redactor_of
+from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_each
 from airflow_provider_assistant.evaluation.rubrics import JudgeOptions, Rubric, Task, refused
+from airflow_provider_assistant.evaluation.summary import JudgeFacts
 from airflow_provider_assistant.exceptions import (
     AssistantError,
     AssistantIncompleteError,
@@ -31,11 +32,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pydantic_ai import Agent, RunUsage, UsageLimits
 
-# Consecutive requests without a reply after which the model counts as away.
-BREAKER = 10
 # Refusals of single answers, with no verdict before, after which the host is expected to refuse all of them.
 REFUSALS = 5
-# Seconds before the requests that got no reply are sent again.
+# Seconds before a request that got no reply is sent again. After the last one, the model counts as away.
 WAITS = (5.0, 20.0, 60.0)
 # Seconds between two writes of the file of verdicts; more if a write takes long, because it writes the whole file.
 SAVE_EVERY, SAVE_SHARE = 1.0, 0.1
@@ -46,7 +45,6 @@ _OF_ALL, _OF_ONE = frozenset({401, 403, 404}), frozenset({400, 413, 422})
 # Stands for the host of a vendor, whose requests may go through a proxy.
 _ANY_HOST = "https://api.openai.com"
 _SAVED = "The verdicts so far are saved: a retry asks only for the others."
-_CANCELLED = "judging was stopped from outside; a retry judges the answers that have no verdict yet"
 _INSTRUCTIONS = """\
 You check an answer that an assistant gave to a question. The answer passes if this holds:
 
@@ -83,13 +81,19 @@ class Reply(BaseModel):
     score: float = Field(ge=0, le=1, description="1 if the answer passes, 0 if it fails.")
 
 
-class Verdict(NamedTuple):
-    """A verdict, and the tokens that it cost."""
+class Judgement(NamedTuple):
+    """
+    What a judge said about an answer, and the tokens that it cost.
 
-    score: float
-    reason: str
-    input_tokens: int
-    output_tokens: int
+    :param score: From 0 to 1; None if the rubric does not apply, or with an error.
+    :param error: Why the answer could not be judged. It counts as the worst score.
+    """
+
+    score: float | None = None
+    reason: str | None = None
+    error: str | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
 
 
 class Verdicts:
@@ -97,212 +101,172 @@ class Verdicts:
     The verdicts of one evaluation.
 
     :param create_agent: Returns the agent with these instructions and settings. Default: that of the connection.
-    :param saved: Verdicts of an earlier try, as :meth:`table` returned them. Default: none.
-    :param save: Replaces the file of verdicts. It is called in a thread, one call at a time.
     :raises AssistantInputError: The connection or the model cannot be used.
     """
 
-    def __init__(
-        self,
-        options: JudgeOptions,
-        *,
-        create_agent: Callable[..., Agent[Any, Reply]] | None = None,
-        saved: pa.Table | None = None,
-        save: Callable[[pa.Table], object] = lambda _: None,
-    ) -> None:
+    def __init__(self, options: JudgeOptions, *, create_agent: Callable[..., Agent[Any, Reply]] | None = None) -> None:
         self._options = options
         self._redactor = Redactor()
         if create_agent is None:
             create_agent, self._redactor = _connected(options)
         self._create_agent = create_agent
-        self._save = save
         self._agents: dict[Rubric, Agent[Any, Reply]] = {}
         self.model = _model_name(self._agent(Rubric("", "")))
         """Name of the model, with its vendor."""
-        self._known: dict[str, Verdict] = _known_in(saved)
+        self._known: dict[str, Judgement] = {}
         self._scorers: dict[str, str] = {}
-        # Reasons by hash for which an answer cannot be judged.
-        self._errors: dict[str, str] = {}
-        self._unsaved = asyncio.Event()
-        self._writing: set[asyncio.Future[object]] = set()
-        self._stop: AssistantError | None = None
-        self._judged = self._failures = 0
-        self._runner = CancellableRunner(_CANCELLED, grace=GRACE, on_cancel=self._end)
+        # Opened by the first error that ends all requests.
+        self._breaker = CircuitBreaker(limit=1)
+        self._judged = self._refused = 0
 
-    def ask(self, tasks: Iterable[Task]) -> None:
+    async def ask(
+        self, tasks: Iterable[Task], saved: pa.Table | None = None, save: Callable[[pa.Table], object] = lambda _: None
+    ) -> None:
         """
         Ask for every verdict that is not known yet.
 
+        :param saved: Verdicts of an earlier try, as :meth:`table` returned them. Default: none.
+        :param save: Replaces the file of verdicts.
         :raises AssistantJudgeLimitError: The judges have used ``max_judge_tokens``.
         :raises AssistantInputError: The host refuses the key, the model or every request.
-        :raises AssistantIncompleteError: The model is away, or the task was stopped. The verdicts so far are saved.
+        :raises AssistantIncompleteError: The model is away, or :meth:`end` was called. The verdicts so far are saved.
         """
-        self._runner.run(self.aask(tasks))
-
-    async def aask(self, tasks: Iterable[Task]) -> None:
-        """Do the same as :meth:`ask`, in the running event loop."""
         _is_asking.set(True)
+        self._known |= _known_in(saved)
         needed = {task.content_hash(self.model): task for task in tasks if task.is_applicable}
         self._scorers = {content_hash: task.rubric.scorer for content_hash, task in needed.items()}
         log.info("The judges give %s; %d are known.", counted(len(needed), "verdict"), len(self._known.keys() & needed))
+        missing = [task for content_hash, task in needed.items() if content_hash not in self._known]
+        saving = asyncio.create_task(self._keep_saving(save))
         try:
-            await self._run(needed)
+            await self._ask_all(missing)
         finally:
+            saving.cancel()
             if self._judged:
-                self._save(self.table())
-        if self._stop:
-            raise self._stop
-        log.info("The judges have used %s.", counted(sum(self.tokens()), "token"))
+                save(self.table())
+        if self._breaker.error:
+            raise self._breaker.error
 
-    def cancel(self) -> None:
-        """Stop asking, and end :meth:`ask` within a few seconds. A signal handler may call this."""
-        self._runner.cancel()
+    def end(self, error: AssistantError) -> None:
+        """Start no further request. Those in flight finish; then :meth:`ask` raises the first of these errors."""
+        self._breaker.open(error)
 
-    def verdict(self, task: Task) -> Verdict | str | None:
-        """Return the verdict, the reason for which there is none, or None if the rubric is not applicable."""
-        if not task.is_applicable:
-            return None
-        content_hash = task.content_hash(self.model)
-        return self._known.get(content_hash) or self._errors.get(content_hash, "not judged")
+    def judgement(self, task: Task) -> Judgement:
+        """Return what the judge said; without a score if the rubric is not applicable."""
+        return self._known[task.content_hash(self.model)] if task.is_applicable else Judgement()
 
-    def tokens(self, scorer: str | None = None) -> tuple[int, int]:
-        """
-        Return the tokens of prompts and of replies, of earlier tries too; 0 if the host does not count them.
-
-        :param scorer: Name of a judge. Default: all.
-        """
-        verdicts = [
-            self._known[content_hash]
-            for content_hash, name in self._scorers.items()
-            if content_hash in self._known and scorer in {None, name}
-        ]
-        return sum(verdict.input_tokens for verdict in verdicts), sum(verdict.output_tokens for verdict in verdicts)
+    def facts(self, rubric: Rubric) -> JudgeFacts:
+        """Return what a judge is, and the tokens that it used, in earlier tries too."""
+        input_tokens, output_tokens = self._tokens(rubric.scorer)
+        return JudgeFacts(
+            model=self.model,
+            fingerprint=rubric.fingerprint(self.model),
+            rubric=rubric.text,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+        )
 
     def table(self) -> pa.Table:
         """Return the verdicts that are known, in a fixed order."""
         import pyarrow as pa
 
         rows = [
-            {"hash": content_hash, "scorer": scorer, **self._known[content_hash]._asdict()}
-            for content_hash, scorer in sorted(self._scorers.items())
-            if content_hash in self._known
+            {"hash": content_hash, "scorer": self._scorers[content_hash], **self._known[content_hash]._asdict()}
+            for content_hash in sorted(self._known.keys() & self._scorers)
+            if self._known[content_hash].error is None
         ]
         return pa.Table.from_pylist(rows, verdicts_schema())
 
-    # -- ask -------------------------------------------------------------------------------------------
+    def _tokens(self, scorer: str | None = None) -> tuple[int, int]:
+        """Return the tokens of prompts and of replies of a judge, or of all; 0 if the host does not count them."""
+        known = [self._known[one] for one in self._known.keys() & self._scorers if scorer in {None, self._scorers[one]}]
+        return sum(one.input_tokens for one in known), sum(one.output_tokens for one in known)
 
-    async def _run(self, needed: Mapping[str, Task]) -> None:
+    async def _ask_all(self, missing: list[Task]) -> None:
         from pydantic_ai import RunUsage, UsageLimits
 
         # One count for all requests, so that the limit is that of the evaluation.
-        usage = RunUsage()
-        for known in (self._known[content_hash] for content_hash in needed if content_hash in self._known):
-            usage.input_tokens += known.input_tokens
-            usage.output_tokens += known.output_tokens
+        input_tokens, output_tokens = self._tokens()
+        usage = RunUsage(input_tokens=input_tokens, output_tokens=output_tokens)
         limits = UsageLimits(request_limit=None, total_tokens_limit=self._options.max_judge_tokens)
-        self._unsaved = asyncio.Event()
-        saving = asyncio.create_task(self._keep_saving())
-        try:
+
+        async def ask(task: Task) -> None:
+            reason = ""
             for wait in (0.0, *WAITS):
-                missing = [pair for pair in needed.items() if not self._is_settled(pair[0])]
-                if not missing or self._stop:
-                    return
                 await asyncio.sleep(wait)
-                self._failures = 0
-                await self._ask_all(missing, usage, limits)
-            lost = sum(not self._is_settled(content_hash) for content_hash in needed)
-            if lost:
-                self._end(_away(f"the model gave no reply about {counted(lost, 'answer')}"))
-        finally:
-            saving.cancel()
-            # A thread that is writing would replace a newer file.
-            await asyncio.gather(saving, *self._writing, return_exceptions=True)
-
-    def _is_settled(self, content_hash: str) -> bool:
-        return content_hash in self._known or content_hash in self._errors
-
-    async def _ask_all(self, missing: Sequence[tuple[str, Task]], usage: RunUsage, limits: UsageLimits) -> None:
-        """Ask for several verdicts at a time, the first alone: what all requests would get costs one of them."""
-        waiting = iter(missing)
-
-        async def work() -> None:
-            for content_hash, task in waiting:
-                if self._stop:
+                if self._breaker.is_open:
                     return
-                await self._ask_one(content_hash, task, usage, limits)
+                reason = await self._ask_once(task, usage, limits)
+                if not reason:
+                    return
+            self.end(_away(f"the model gave no reply: {reason}"))
 
-        if not self._judged:
-            await self._ask_one(*next(waiting), usage, limits)
-        async with asyncio.TaskGroup() as group:
-            for _ in range(self._options.max_concurrency):
-                group.create_task(work())
+        for first in missing[:1]:
+            # What all requests would get costs one of them.
+            await ask(first)
+        await for_each(
+            missing[1:],
+            ask,
+            max_concurrency=self._options.max_concurrency,
+            breaker=self._breaker,
+            on_error=lambda _task, error: self.end(error),
+        )
 
-    async def _ask_one(self, content_hash: str, task: Task, usage: RunUsage, limits: UsageLimits) -> None:
+    async def _ask_once(self, task: Task, usage: RunUsage, limits: UsageLimits) -> str:
+        """Ask for a verdict. Return why there was no reply; an empty text if there was one."""
         from pydantic_ai import UnexpectedModelBehavior, UsageLimitExceeded
         from pydantic_ai.exceptions import ModelHTTPError, UserError
 
+        content_hash = task.content_hash(self.model)
         try:
             run = await self._agent(task.rubric).run(task.prompt(), usage=usage, usage_limits=limits)
         except UsageLimitExceeded:
-            self._end(AssistantJudgeLimitError(f"The judges have used max_judge_tokens, {limits.total_tokens_limit:,}"))
+            self.end(AssistantJudgeLimitError(f"The judges have used max_judge_tokens, {limits.total_tokens_limit:,}"))
         except UnexpectedModelBehavior as error:
-            self._errors[content_hash] = f"the model gave no verdict: {self._text(error)}"
+            self._known[content_hash] = Judgement(error=f"the model gave no verdict: {_text(error, self._redactor)}")
         except UserError as error:
-            self._end(refused(f"the model cannot be used: {self._text(error)}"))
-        except ModelHTTPError as error:
-            self._refuse(content_hash, error.status_code, error)
+            self.end(refused(f"the model cannot be used: {_text(error, self._redactor)}"))
         except Exception as error:  # noqa: BLE001 (every vendor's library has its own errors)
-            self._miss(error)
+            status = error.status_code if isinstance(error, ModelHTTPError) else None
+            reason = _text(error, self._redactor)
+            if status in _OF_ALL:
+                happened = f"the host of the model refuses the key or the model: {reason}"
+                # After verdicts, the key may have been rotated: the next try reads the new one.
+                self.end(_away(happened) if self._judged else refused(happened))
+            elif status in _OF_ONE:
+                self._known[content_hash] = Judgement(error=f"the model refused the request: {reason}")
+                self._refused += 1
+                if not self._judged and self._refused >= REFUSALS:
+                    self.end(refused(f"the host of the model refuses every request: {reason}"))
+            else:
+                return reason
         else:
             # The usage of the run is that of all runs, so each verdict counts its own messages.
             spent = [message.usage for message in run.new_messages() if message.kind == "response"]
-            tokens = (sum(part.input_tokens for part in spent), sum(part.output_tokens for part in spent))
-            self._known[content_hash] = Verdict(run.output.score, self._redactor.text(run.output.reason), *tokens)
+            self._known[content_hash] = Judgement(
+                run.output.score,
+                self._redactor.text(run.output.reason),
+                input_tokens=sum(part.input_tokens for part in spent),
+                output_tokens=sum(part.output_tokens for part in spent),
+            )
             self._judged += 1
-            self._failures = 0
-            self._unsaved.set()
+        return ""
 
-    def _refuse(self, content_hash: str, status: int, error: Exception) -> None:
-        """Take note of an HTTP error of the model's host."""
-        if status in _OF_ALL:
-            happened = f"the host of the model refuses the key or the model: {self._text(error)}"
-            # After verdicts, the key may have been rotated: the next try reads the new one.
-            self._end(_away(happened) if self._judged else refused(happened))
-        elif status in _OF_ONE:
-            self._errors[content_hash] = f"the model refused the request: {self._text(error)}"
-            if not self._judged and len(self._errors) >= REFUSALS:
-                self._end(refused(f"the host of the model refuses every request: {self._text(error)}"))
-        else:
-            self._miss(error)
-
-    def _miss(self, error: Exception) -> None:
-        """Take note of a request without a reply: it is sent again, unless the model seems to be away."""
-        self._failures += 1
-        if self._failures >= max(BREAKER, self._options.max_concurrency):
-            requests = counted(self._failures, "request")
-            self._end(_away(f"{requests} in a row got no reply of the model: {self._text(error)}"))
-
-    def _text(self, error: Exception) -> str:
-        return _text(error, self._redactor)
-
-    def _end(self, error: AssistantError) -> None:
-        self._stop = self._stop or error
-
-    async def _keep_saving(self) -> None:
-        """Save the verdicts as they arrive."""
+    async def _keep_saving(self, save: Callable[[pa.Table], object]) -> None:
+        """Save the verdicts as they arrive. The event loop waits for a write, but only a small part of the time."""
+        saved, seconds = self._judged, 0.0
         while True:
-            await self._unsaved.wait()
-            self._unsaved.clear()
-            started = time.monotonic()
-            write = asyncio.ensure_future(asyncio.to_thread(self._save, self.table()))
-            self._writing = {write}
+            await asyncio.sleep(max(SAVE_EVERY, seconds / SAVE_SHARE))
+            if self._judged == saved:
+                continue
+            saved, started = self._judged, time.monotonic()
             try:
-                await asyncio.shield(write)
+                save(self.table())
             except AssistantError as error:
                 # Verdicts that cannot be saved would be paid for again.
-                self._end(error)
+                self.end(error)
                 return
-            await asyncio.sleep(max(SAVE_EVERY, (time.monotonic() - started) / SAVE_SHARE))
+            seconds = time.monotonic() - started
 
     def _agent(self, rubric: Rubric) -> Agent[Any, Reply]:
         if rubric not in self._agents:
@@ -323,7 +287,8 @@ def verdicts_schema() -> pa.Schema:
     import pyarrow as pa
 
     kinds = {"score": pa.float64(), "input_tokens": pa.int64(), "output_tokens": pa.int64()}
-    return pa.schema([(name, kinds.get(name, pa.string())) for name in ("hash", "scorer", *Verdict._fields)])
+    names = ("hash", "scorer", "score", "reason", "input_tokens", "output_tokens")
+    return pa.schema([(name, kinds.get(name, pa.string())) for name in names])
 
 
 def _connected(options: JudgeOptions) -> tuple[Callable[..., Agent[Any, Reply]], Redactor]:
@@ -357,14 +322,15 @@ def _model_name(agent: Agent[Any, Reply]) -> str:
     return f"{model.system}:{model.model_name}"
 
 
-def _known_in(saved: pa.Table | None) -> dict[str, Verdict]:
+def _known_in(saved: pa.Table | None) -> dict[str, Judgement]:
     if saved is None:
         return {}
-    names = verdicts_schema().names
-    if missing := [name for name in names if name not in saved.column_names]:
-        raise AssistantInputError(f"the file of verdicts has no column {', '.join(missing)}", todo="Delete it.")
-    rows = saved.select(names).to_pylist()
-    return {row["hash"]: Verdict(*(row[name] for name in Verdict._fields)) for row in rows}
+    if saved.schema != verdicts_schema():
+        raise AssistantInputError(
+            f"the file of verdicts has other columns: {', '.join(saved.schema.names)}", todo="Delete it."
+        )
+    rows = saved.drop_columns(["scorer"]).to_pylist()
+    return {row.pop("hash"): Judgement(**row) for row in rows}
 
 
 def _text(error: Exception, redactor: Redactor) -> str:

@@ -6,14 +6,13 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from airflow.providers.common.compat.sdk import AirflowException, BaseHook
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Call
-from airflow_provider_assistant.api.document_pages import DocumentPages
 from airflow_provider_assistant.api.document_routes import (
     Change,
     DocumentRoutes,
@@ -28,16 +27,18 @@ from airflow_provider_assistant.api.payloads import ChatMessage, Feedback, QADoc
 from airflow_provider_assistant.api.payloads import checked as body
 from airflow_provider_assistant.api.ratings import RatingReply, check_rating
 from airflow_provider_assistant.api.replies import ApiReply, ChatAnswer, ChatRequest, CreatedDocument, SubmittedChat
-from airflow_provider_assistant.api.site_documents import SiteDocument
-from airflow_provider_assistant.client.client import AssistantClient
-from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
 from airflow_provider_assistant.hooks import extra
-from airflow_provider_assistant.hooks.connection import Settings
 from airflow_provider_assistant.ledger.scopes import Site
 from airflow_provider_assistant.parameters import checked, text
 from airflow_provider_assistant.storage.uploads import FileSource, as_upload
 from airflow_provider_assistant.texts import escaped
+
+if TYPE_CHECKING:
+    from airflow_provider_assistant.api.site_documents import SiteDocument
+    from airflow_provider_assistant.client.client import AssistantClient
+    from airflow_provider_assistant.client.settings import ClientSettings
+    from airflow_provider_assistant.hooks.connection import Settings
 
 OnAmbiguous: TypeAlias = Literal["retry", "fail"]
 T = TypeVar("T")
@@ -57,8 +58,8 @@ class AssistantHook(BaseHook):
     Under asyncio, send the same calls with the ``asend`` of :meth:`async_client`.
 
     :param assistant_conn_id: Id of the Airflow connection. Default: ``assistant_default``.
-    :param tenant_id: Tenant that overrides the connection's ``tenant_id``. Default: None, the connection's.
-    :param site_id: Site that overrides the connection's ``site_id``. Default: None, the connection's.
+    :param tenant_id: The tenant. Default: that of the connection.
+    :param site_id: The site. Default: that of the connection.
     """
 
     conn_name_attr = "assistant_conn_id"
@@ -96,13 +97,16 @@ class AssistantHook(BaseHook):
     @cached_property
     def client(self) -> AssistantClient:
         """Client that the synchronous methods send with."""
-        return AssistantClient(self.settings.client)
+        return _client(self.settings)
 
     def get_conn(self) -> AssistantClient:
         """Return :attr:`client`; this is Airflow's common hook interface."""
         return self.client
 
     def _read_settings(self) -> Settings:
+        # A DAG file imports this module, and reads no connection.
+        from airflow_provider_assistant.hooks.connection import Settings
+
         return Settings.of(self.get_connection(self.assistant_conn_id))
 
     async def load_settings_async(self) -> Settings:
@@ -119,11 +123,9 @@ class AssistantHook(BaseHook):
         """
         Open an asyncio client for an ``async with`` block, with the settings that the connection has now.
 
-        If many coroutines use one connection, let them share a client with
-        :func:`airflow_provider_assistant.hooks.shared_client.shared_client`.
+        Many coroutines may share one, see :func:`airflow_provider_assistant.hooks.shared_client.shared_client`.
         """
-        settings = await self.load_settings_async()
-        async with AssistantClient(settings.client) as client:
+        async with _client(await self.load_settings_async()) as client:
             yield client
 
     def client_settings(self, max_concurrency: int | None = None) -> ClientSettings:
@@ -199,8 +201,8 @@ class AssistantHook(BaseHook):
         Send a call that was built with :mod:`airflow_provider_assistant.api.endpoints`, and return its reply.
 
         :param on_ambiguous: What to do if the call failed and may have taken effect nevertheless. ``retry`` sends it
-            again as often as the connection's ``retries`` allow, except for a ``POST …/chat`` that timed out.
-            ``fail`` never sends it again. Default: None, send again as the connection's retry rule says.
+            again as often as the connection's ``retries`` allow, except for a ``POST …/chat`` that timed out; ``fail``
+            never does.
         """
         return self.client.send(call, retry_ambiguous=None if on_ambiguous is None else on_ambiguous == "retry")
 
@@ -227,7 +229,6 @@ class AssistantHook(BaseHook):
         Send a request to a route that no other method covers. No log shows an e-mail address in its path.
 
         :param path: Path below the base URL, already percent-encoded, such as ``/m2m/tenants/acme-inc/usage``.
-        :param json: JSON object to send as the body. Default: None, no body.
         """
         return self.send(endpoints.other(method, path, json))
 
@@ -244,9 +245,8 @@ class AssistantHook(BaseHook):
         Create a document from a file (``POST …/documents``); the file is streamed, not read into memory.
 
         :param file: Local path, object storage URL, ObjectStoragePath, or open binary file.
-        :param filename: File name to send. Default: None, the file's own name.
-        :param content_type: MIME type to send. Default: None, guessed from the file name.
-        :return: The reply; ``document_id`` is the id of the new document, or None if the reply has none.
+        :param filename: File name to send. Default: the file's own name.
+        :param content_type: MIME type to send. Default: guessed from the file name.
         """
         upload = as_upload(file, filename, content_type)
         return self._create(endpoints.upload_document(self.resolve_site_id(site_id), upload), on_ambiguous)
@@ -275,8 +275,7 @@ class AssistantHook(BaseHook):
         on_ambiguous: OnAmbiguous = "retry",
     ) -> CreatedDocument:
         """Create a question-and-answer document (``POST …/documents/qa``); a title or category of None is not sent."""
-        fields = {"title": title, "question": question, "answer": answer, "category": category}
-        document = body(QADocument, fields)
+        document = body(QADocument, {"title": title, "question": question, "answer": answer, "category": category})
         return self._create(endpoints.create_qa_document(self.resolve_site_id(site_id), document), on_ambiguous)
 
     def _create(self, call: Call[CreatedDocument], on_ambiguous: OnAmbiguous) -> CreatedDocument:
@@ -307,6 +306,8 @@ class AssistantHook(BaseHook):
 
         Needs ``manage_documents``. A document that is created or deleted meanwhile may be repeated or left out.
         """
+        from airflow_provider_assistant.api.document_pages import DocumentPages
+
         pages = DocumentPages(self.resolve_site_id(site_id), self.document_routes())
         while pages.call is not None:
             try:
@@ -357,10 +358,10 @@ class AssistantHook(BaseHook):
         Ask the assistant and return its answer from the same round trip (``POST …/chat``).
 
         :param session_id: Id of the session; ``session_id`` of :mod:`.api.sessions` builds stable ids.
-        :param email: E-mail address of the end user. Default: None, not sent.
-        :param response_language: Language code of the answer, such as ``en``. Default: None, not sent.
+        :param email: E-mail address of the end user. Default: not sent.
+        :param response_language: Language code of the answer, such as ``en``. Default: not sent.
         :param on_ambiguous: What to do if the service may have received the message and no answer came, see
-            :meth:`send`. Default: ``retry``.
+            :meth:`send`.
         :return: The reply; ``text`` is the answer, ``request_id`` identifies it for :meth:`send_feedback`.
         """
         chat = _message(session_id, message, email, response_language)
@@ -381,11 +382,7 @@ class AssistantHook(BaseHook):
         return self.send(endpoints.submit_chat(self.resolve_site_id(site_id), chat), on_ambiguous)
 
     def get_chat_request(self, request_id: str, *, site_id: str | None = None) -> ChatRequest:
-        """
-        Read an async chat request (``GET …/chat/requests/{request_id}``).
-
-        :return: The reply; ``state`` is ``pending``, ``complete`` (``text`` is the answer) or ``failed`` (``error``).
-        """
+        """Read an async chat request, which is ``pending``, ``complete`` (with its ``text``) or ``failed``."""
         words = self.settings.client.words
         return self.send(endpoints.get_chat_request(self.resolve_site_id(site_id), request_id, words))
 
@@ -401,6 +398,12 @@ class AssistantHook(BaseHook):
         """Close a session (``POST …/chat/session/close``). A session that is closed already is a success."""
         session = body(SessionClose, {"session_id": session_id})
         return self.send(endpoints.close_session(self.resolve_site_id(site_id), session))
+
+
+def _client(settings: Settings) -> AssistantClient:
+    from airflow_provider_assistant.client.client import AssistantClient
+
+    return AssistantClient(settings.client)
 
 
 def _message(session_id: str, message: str, email: str | None, response_language: str | None) -> ChatMessage:

@@ -33,7 +33,6 @@ class Settings:
     """
     Settings that were read from one connection.
 
-    :param client: Base URL, API key, timeouts and the others.
     :param service: Name of the service, which tells services apart in the ledger and in the datasets.
     :param documents: Routes that list, change and delete documents. None if the connection does not switch them on.
     """
@@ -46,12 +45,7 @@ class Settings:
 
     @classmethod
     def of(cls, connection: Connection) -> Self:
-        """
-        Return the settings of a connection from the form, a URI, JSON or a secrets backend.
-
-        :raises AssistantInputError: The base URL or the API key is missing or malformed, or a field of the extra has
-            an invalid value.
-        """
+        """Return the settings of a connection from the form, a URI, JSON or a secrets backend; or an input error."""
         name = f"connection {connection.conn_id!r}"
         api_key, url = api_key_of(connection), base_url(connection)
         given = extra_of(connection)
@@ -84,13 +78,7 @@ class Settings:
 
 
 def extra_of(connection: Connection) -> dict[str, Any]:
-    """
-    Return the decoded extra of a connection.
-
-    Airflow's ``extra_dejson`` returns an empty object for invalid JSON; this function raises an error instead.
-
-    :raises AssistantInputError: The extra is not a JSON object.
-    """
+    """Return the decoded extra of a connection; for invalid JSON, Airflow's ``extra_dejson`` is an empty object."""
     try:
         extra = json.loads(connection.extra or "{}")
     except ValueError:
@@ -130,19 +118,13 @@ def _invalid(name: str, invalid: ValidationError) -> AssistantInputError:
     errors = invalid.errors()
     above = ["manage_documents"] if invalid.title == "DocumentRoutes" else []
     paths = [[*above, *(part for part in error["loc"] if isinstance(part, str))] for error in errors]
-    problems = [
-        f"{'.'.join(path)}: {error['msg'].removeprefix('Value error, ')}"
-        for path, error in zip(paths, errors, strict=True)
-    ]
+    reasons = [error["msg"].removeprefix("Value error, ") for error in errors]
+    problems = [f"{'.'.join(path)}: {reason}" for path, reason in zip(paths, reasons, strict=True)]
     return AssistantInputError(f"{name}: invalid extra: {'; '.join(problems)}", field=paths[0][0])
 
 
 def api_key_of(connection: Connection) -> str:
-    """
-    Return the API key of a connection.
-
-    :raises AssistantInputError: There is none, or it has characters that an HTTP header cannot carry.
-    """
+    """Return the API key of a connection; an error if there is none that an HTTP header can carry."""
     name = f"connection {connection.conn_id!r}"
     api_key = (connection.password or "").strip()
     if not api_key:
@@ -169,10 +151,7 @@ def base_url(connection: Connection) -> str:
     Return the versioned base URL of a connection, ending in ``/api/v1`` or another version, without a slash.
 
     The host field may hold a full URL or only a host name, with or without the API root. Airflow's URI form puts the
-    path after the host into ``schema``; ``schema`` may also hold the protocol, ``http`` or ``https``. The default
-    protocol is https.
-
-    :raises AssistantInputError: The host is missing or malformed, or the URL has a user, a query or a fragment.
+    path after the host into ``schema``; ``schema`` may also hold the protocol. The default protocol is https.
     """
     name = f"connection {connection.conn_id!r}"
     # Airflow percent-encodes parts of a connection's URI; a host name never contains '%'.

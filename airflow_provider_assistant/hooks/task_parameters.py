@@ -21,7 +21,7 @@ from airflow_provider_assistant import parameters
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.loading.options import OPTIONS
 from airflow_provider_assistant.parameters import Check, checked
-from airflow_provider_assistant.storage.paths import check_folder
+from airflow_provider_assistant.storage.opening import check_folder
 
 Checks: TypeAlias = Mapping[str, Check]
 

@@ -5,24 +5,22 @@ Each function returns an iterator of rows, mappings with the keys :data:`COLUMNS
 row needs. Load the rows with ``AssistantLoadTextOperator`` and ``key_columns=["key"]``.
 """
 
-from airflow_provider_assistant.knowledge.citations import with_source
-from airflow_provider_assistant.knowledge.documents import COLUMNS, DocumentRow, DocumentRows
-from airflow_provider_assistant.knowledge.files import file_documents
-from airflow_provider_assistant.knowledge.help_desk import article_documents
-from airflow_provider_assistant.knowledge.objects import documents_of
+from airflow_provider_assistant.knowledge.chunks import split_documents
+from airflow_provider_assistant.knowledge.folder import file_documents
 from airflow_provider_assistant.knowledge.parquet import write_documents
-from airflow_provider_assistant.knowledge.splitter import split_documents
+from airflow_provider_assistant.knowledge.records import documents_of
+from airflow_provider_assistant.knowledge.rows import COLUMNS, DocumentRow, DocumentRows
 from airflow_provider_assistant.knowledge.website import website_documents
+from airflow_provider_assistant.parsing.html import DEFAULT_REMOVE
 
 __all__ = [
     "COLUMNS",
+    "DEFAULT_REMOVE",
     "DocumentRow",
     "DocumentRows",
-    "article_documents",
     "documents_of",
     "file_documents",
     "split_documents",
     "website_documents",
-    "with_source",
     "write_documents",
 ]

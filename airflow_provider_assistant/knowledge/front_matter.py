@@ -1,219 +1,262 @@
-"""The fields that a text file may have before its text, in YAML, TOML, JSON or as ``Name: value``."""
+"""
+The fields that a text file has before its text, in YAML or TOML.
+
+:data:`HIDDEN` says which values of which fields mean that a page is not for readers. The same table holds for the head
+of an HTML page and for the articles of a help desk.
+"""
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import date, datetime
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Mapping
+from datetime import UTC, date, datetime
+from typing import Any
 
-# The items of a list are a list, whatever is in them.
-Fields: TypeAlias = dict[str, str | list[str]]
+from airflow_provider_assistant.knowledge.markdown import count_words, notes_of, without_comments
+from airflow_provider_assistant.knowledge.mdx import TITLES, is_shown, names
+from airflow_provider_assistant.parsing.pages import Fields, Note
 
-# Characters. People write less.
+_YES = frozenset({"true", "yes", "on", "1", "y"})
+_NO = frozenset({"false", "no", "off", "0", "n"})
+_NOTHING = frozenset({"", "null", "none", "~"})
+_ROBOTS = frozenset({"noindex", "none"})
+_STATES = names("archived deleted draft hidden internal pending private trash trashed unlisted unpublished")
+# Values that keep a page from being loaded, by the name of the field in lower case, without blanks, - and _.
+HIDDEN: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys(names("archived deleted draft hidden internal noindex private seo.noindex trashed unlisted"), _YES),
+    **dict.fromkeys(names("isarchived isdeleted isdraft ishidden isinternal isprivate"), _YES),
+    **dict.fromkeys(names("ispublic ispublished public publish published robots.index seo.index"), _NO),
+    **dict.fromkeys(names("publicationstatus state status visibility"), _STATES),
+    **dict.fromkeys(names("firstpublishedat publishedat"), _NOTHING),
+    **dict.fromkeys(names("googlebot robots seo.robots"), _ROBOTS),
+}
+# Times from which on a page is not for readers; whatever else the first ones say means that it is removed already.
+_REMOVALS = ("archivedat", "deletedat")
+_ENDS = ("expirationdate", "expires", "expirydate", "unpublishdate")
+# Times before which a page is not for readers.
+_BEGINNINGS = ("pubdate", "publishat", "publishdate", "published", "publishedat", "publishon")
+
+# The title of a page is the first of these fields.
+TITLE = ("title", "question", "name")
+# Fields that are a part of the text.
+_CONTENT = frozenset(("question", "answer", "q", "a"))
+# Fields that only say something about the page.
+_BESIDE_TEXT = names("author authors categories category date keywords tags title")
+_ABOUT = _BESIDE_TEXT | {"description", "excerpt", "summary"}
+# What else begins like front matter has none of these fields.
+_KNOWN = frozenset((*HIDDEN, *_REMOVALS, *_ENDS, *_BEGINNINGS, *_ABOUT, *TITLES, "layout", "slug"))
+# Fewer words are no text that stands for a page, and more words may be its content.
+_SENTENCE, _LONG_TEXT = 4, 20
+
+# Characters, and values in all lists and mappings. People write less.
 LONGEST_FRONT_MATTER = 20_000
+MOST_VALUES = 10_000
 # Blank lines and comments may be above it.
 _ABOVE = re.compile(r"(?:\s|<!--(?>.*?-->))*+", re.DOTALL)
 # A file may also begin with a rule, which is a line of --- as well. Front matter begins with a field, or is empty.
 _FIELD = r"""[\w. -]{1,100}:\s|"[^"\n]{1,100}" *:|'[^'\n]{1,100}' *:|\{[\s\w"']"""
-_YAML_START = re.compile(rf"---(?:ya?ml)?[ \t]*\n(?=(?:[ \t]*(?:#.*)?\n)*(?:{_FIELD}|---[ \t]*$))", re.MULTILINE)
+_YAML = re.compile(rf"---(?:ya?ml)?[ \t]*\n(?=(?:[ \t]*(?:#.*)?\n)*(?:{_FIELD}|---[ \t]*$))", re.MULTILINE)
 _YAML_END = re.compile(r"^(?:---|\.\.\.)[ \t]*$", re.MULTILINE)
-_TOML_START = re.compile(r"(?:\+\+\+|---toml)[ \t]*\n")
-_TOML_END = re.compile(r"^(?:\+\+\+|---)[ \t]*$", re.MULTILINE)
-_JSON_START = re.compile(r"(?:;;;|---json)[ \t]*\n")
-_JSON_END = re.compile(r"^(?:;;;|---)[ \t]*$", re.MULTILINE)
-# The first lines of a page for Pelican or MkDocs, up to a blank line. A value goes on in lines that are indented.
-_LINES = re.compile(r"(?:[A-Za-z][\w -]{0,40}:(?:[ \t].*)?\n(?:[ \t]+\S.*\n)*)+(?=[ \t]*\n|\Z)")
+_TOML = re.compile(r"\+\+\+[ \t]*\n")
+_TOML_END = re.compile(r"^\+\+\+[ \t]*$", re.MULTILINE)
+_OTHER = re.compile(r"(---[a-z]+|;;;)[ \t]*\n")
+_TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
 _SEPARATORS = re.compile(r"[\s_-]")
-# What else begins like front matter has none of these fields, and its first name is that of no program.
-_KNOWN = frozenset(("category", "date", "draft", "published", "slug", "status", "tags", "title"))
-_PROGRAM_NAME = re.compile(r"(?:\s|#.*\n)*\{?\s*[\"']?[a-z][\w-]*[\"']? *[:=]")
+_DAY = re.compile(r"(\d{4})[-/](\d\d?)[-/](\d\d?)(?:[T ]\s*(.+))?", re.IGNORECASE)
 
 
-def split_front_matter(text: str) -> tuple[Fields, str]:
+def split_front_matter(text: str) -> tuple[Fields, str, list[Note]]:
     """
-    Return the fields of the front matter, and the text after it.
+    Return the fields of the front matter, the text after it, and the count of the words that are in neither.
+
+    Questions with answers among the fields become sections of the text. If there is no other text, all that readers see
+    of the fields does.
 
     :param text: With line breaks of one character.
-    :return: The fields by their name in lower case without spaces, ``-`` and ``_``. The name of a field in a
-        mapping follows that of the mapping and a dot.
+    :return: The fields by their name in lower case without blanks, ``-`` and ``_``. The name of a field in a mapping
+        follows that of the mapping and a dot.
     :raises ValueError: The front matter is too long or not valid. The message continues "file 'x' …".
     """
-    start = _end_of(_ABOVE, text)
-    if text.startswith("{", start):
-        return _fields_of_object(text, start)
-    for begin, finish, parse, language in (
-        (_YAML_START, _YAML_END, _yaml_fields, "YAML"),
-        (_TOML_START, _TOML_END, _toml_fields, "TOML"),
-        (_JSON_START, _JSON_END, _json_fields, "JSON"),
-    ):
-        opening = begin.match(text, start)
-        if not opening:
+    text = text.removeprefix("\ufeff")
+    above = _ABOVE.match(text)
+    start = above.end() if above else 0
+    for opening, closing, parse in ((_YAML, _YAML_END, _yaml), (_TOML, _TOML_END, _toml)):
+        first_line = opening.match(text, start)
+        if not first_line:
             continue
-        end = finish.search(text, opening.end(), opening.end() + LONGEST_FRONT_MATTER)
-        if not end:
+        last_line = closing.search(text, first_line.end(), first_line.end() + LONGEST_FRONT_MATTER)
+        if not last_line:
             raise ValueError(f"has front matter that does not end within {LONGEST_FRONT_MATTER:,} characters")
-        front_matter = text[opening.end() : end.start()]
-        try:
-            fields = parse(front_matter)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"has front matter that is not valid {language}: {error}") from None
+        value = parse(text[first_line.end() : last_line.start()])
+        fields = fields_of(value)
         # Below other lines, a rule with a colon in the next line is more likely.
-        is_known = _PROGRAM_NAME.match(front_matter) or not _KNOWN.isdisjoint(fields)
-        if start == 0 or is_known:
-            return fields, text[end.end() :]
-    return _fields_of_lines(text, start)
+        if (start == 0 and not isinstance(value, str)) or not _KNOWN.isdisjoint(fields):
+            return _page(value, fields, text[last_line.end() :])
+    if other := _OTHER.match(text, start):
+        raise ValueError(f"has front matter that begins with {other[1]!r}; write it in YAML between lines of '---'")
+    return {}, text, []
 
 
-def _end_of(pattern: re.Pattern[str], text: str) -> int:
-    found = pattern.match(text)
-    return found.end() if found else 0
+def _yaml(text: str) -> Any:
+    import yaml
+
+    # As they are, and without tags of templates, which are no YAML.
+    for candidate in (text, _TEMPLATE.sub("template", text)):
+        try:
+            # With this loader, a title that looks like a number stays text.
+            return yaml.load(candidate, yaml.BaseLoader)  # noqa: S506 (it builds texts, lists and mappings only)
+        except (yaml.YAMLError, RecursionError) as error:
+            problem = getattr(error, "problem", error)
+    raise ValueError(f"has front matter that is not valid YAML: {problem}")
 
 
-def _fields_of_object(text: str, start: int) -> tuple[Fields, str]:
+def _toml(text: str) -> Any:
     try:
-        value, end = json.JSONDecoder().raw_decode(text[start : start + LONGEST_FRONT_MATTER])
-        fields = _flat(value)
-    except (ValueError, RecursionError):  # a text that begins with a bracket
-        return {}, text
-    if _KNOWN.isdisjoint(fields):
-        return {}, text
-    return fields, text[start + end :]
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"has front matter that is not valid TOML: {error}") from None
 
 
-def _fields_of_lines(text: str, start: int) -> tuple[Fields, str]:
-    lines = _LINES.match(text[start : start + LONGEST_FRONT_MATTER])
-    if not lines:
-        return {}, text
+def fields_of(value: Any) -> Fields:
+    """
+    Return the texts in a mapping, such as front matter or an article of a help desk, by the path of their names.
+
+    :return: See :func:`split_front_matter`. The texts in a list are a list.
+    :raises ValueError: There are too many values.
+    """
     fields: Fields = {}
-    for line in re.split(r"\n(?![ \t])", lines[0].strip()):
-        name, _, value = line.partition(":")
-        fields[_plain(name)] = " ".join(value.split())
-    # One line with a colon may be a sentence.
-    if len(fields.keys() & _KNOWN) < 2:
-        return {}, text
-    return fields, text[start + lines.end() :]
-
-
-def _plain(name: str) -> str:
-    return _SEPARATORS.sub("", name).lower()
-
-
-def _json_fields(front_matter: str) -> Fields:
-    return _flat(json.loads(front_matter))
-
-
-def _toml_fields(front_matter: str) -> Fields:
-    return _flat(tomllib.loads(front_matter))
-
-
-def _flat(value: dict[str, Any]) -> Fields:
-    fields: Fields = {}
-    for path, text, is_item in _texts(value, "", False):
-        _add(fields, path, text, is_item)
+    for number, (path, text, is_item) in enumerate(_values_in(value)):
+        if number == MOST_VALUES:
+            raise ValueError(f"has front matter with more than {MOST_VALUES:,} values")
+        if text is None or not path:
+            continue
+        if not is_item:
+            fields[path] = text
+        elif isinstance(items := fields.setdefault(path, []), list):
+            items.append(text)
     return fields
 
 
-def _texts(value: Any, path: str, is_item: bool) -> Iterator[tuple[str, str, bool]]:
-    """Yield the texts in a value: the path of their names, the text, and whether it is in a list."""
-    if isinstance(value, dict):
+def _plain(name: Any) -> str:
+    return _SEPARATORS.sub("", str(name)).lower()
+
+
+def _values_in(value: Any, path: str = "", *, is_item: bool = False) -> Iterator[tuple[str, str | None, bool]]:
+    """Yield each value: the path of its names, its text, and whether it is in a list. A collection has no text."""
+    if isinstance(value, Mapping):
+        yield path, None, is_item
+        if value.get("name") == "robots":
+            # The arguments of a tag in the head of the page.
+            yield "robots", str(value.get("content")), False
         for name, inner in value.items():
-            yield from _texts(inner, _joined(path, name), is_item)
-    elif isinstance(value, list):
+            yield from _values_in(inner, f"{path}.{_plain(name)}".strip("."), is_item=is_item)
+    elif isinstance(value, list | tuple):
+        yield path, None, is_item
         for inner in value:
-            yield from _texts(inner, path, True)
-    elif isinstance(value, bool):
-        yield path, str(value).lower(), is_item
-    elif isinstance(value, date | datetime):
-        yield path, value.isoformat(), is_item
-    elif value is not None:
-        yield path, str(value), is_item
-
-
-def _add(fields: Fields, path: str, text: str, is_item: bool) -> None:
-    if not is_item:
-        fields[path] = text
-        return
-    items = fields.setdefault(path, [])
-    if isinstance(items, list):
-        items.append(text)
-
-
-def _joined(path: str, name: str) -> str:
-    return f"{path}.{_plain(name)}".strip(".")
-
-
-@dataclass
-class _Collection:
-    """
-    A mapping or a list that is being read.
-
-    :ivar name: Name of the value that comes next in a mapping; None if a name comes next.
-    :ivar is_name: Whether the collection itself is a name in a mapping, as in ``{{ page.title }}: 1``.
-    """
-
-    path: str
-    is_mapping: bool
-    is_in_list: bool
-    is_name: bool = False
-    name: str | None = None
-
-
-def _yaml_fields(front_matter: str) -> Fields:
-    """
-    Return the fields.
-
-    Only the parser of YAML is used. Values stay text, because a title may look like a number, and nothing is built of
-    them, because the C loader ends the process if lists are nested too deeply.
-    """
-    import yaml
-
-    fields: Fields = {}
-    text_by_anchor: dict[str, str] = {}
-    # The outermost one first.
-    collections: list[_Collection] = []
-    try:
-        for event in yaml.parse(front_matter, getattr(yaml, "CBaseLoader", yaml.BaseLoader)):
-            if isinstance(event, yaml.CollectionEndEvent):
-                ended = collections.pop()
-                if collections:
-                    collections[-1].name = "?" if ended.is_name else None
-            elif isinstance(event, yaml.NodeEvent):
-                _read_node(event, collections, fields, text_by_anchor)
-    except yaml.YAMLError as error:
-        raise ValueError(getattr(error, "problem", error)) from None
-    return fields
-
-
-def _read_node(
-    event: Any,
-    collections: list[_Collection],
-    fields: Fields,
-    text_by_anchor: dict[str, str],
-) -> None:
-    import yaml
-
-    # What is around the whole has no name.
-    parent = collections[-1] if collections else _Collection("", is_mapping=False, is_in_list=False)
-    is_name = parent.is_mapping and parent.name is None
-    is_in_list = parent.is_in_list or bool(collections and not parent.is_mapping)
-    path = _joined(parent.path, parent.name or "")
-    if isinstance(event, yaml.CollectionStartEvent):
-        is_mapping = isinstance(event, yaml.MappingStartEvent)
-        collections.append(_Collection(path, is_mapping, is_in_list, is_name))
-        return
-    if isinstance(event, yaml.ScalarEvent):
-        text = event.value
-        if event.anchor:
-            text_by_anchor[event.anchor] = text
+            yield from _values_in(inner, path, is_item=True)
     else:
-        # An alias; that of a mapping or list has no text.
-        text = text_by_anchor.get(event.anchor, "")
-    if is_name:
-        parent.name = text
-    elif collections:
-        _add(fields, path, text, is_in_list)
-        parent.name = None
+        yield path, _text_of(value), is_item
+
+
+def _text_of(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = value.isoformat() if isinstance(value, date) else str(value)
+    return text.strip()
+
+
+def _page(value: Any, fields: Fields, text: str) -> tuple[Fields, str, list[Note]]:
+    """Add what is text in front matter to the text below it, and count the rest."""
+    notes = list(_notes_of_dates(fields))
+    title = next(filter(fields.get, TITLE), "")
+    passages = []
+    for path, passage, _ in _values_in(value):
+        name = path.rpartition(".")[2]
+        if passage and path != title and (name in _CONTENT or is_shown(name, passage)):
+            passages.append((path, name, passage))
+    is_alone = count_words(without_comments(text)[0]) == 0
+    is_page = is_alone and any(
+        name not in _BESIDE_TEXT and _count(passage) >= _SENTENCE for _, name, passage in passages
+    )
+    above, below = [], []
+    for path, name, passage in passages:
+        shown = f"## {' '.join(passage.split())}" if name in TITLES else passage
+        if path == "question":
+            above.append(shown)
+        elif name in _CONTENT or (is_page and name not in _BESIDE_TEXT):
+            below.append(shown)
+        else:
+            is_expected = name in _ABOUT or _count(passage) < _LONG_TEXT
+            notes += notes_of(passage, "in front matter", is_expected=is_expected)
+    if above or below:
+        text = "\n\n".join((*above, text.strip("\n"), *below))
+    return fields, text, notes
+
+
+def _count(text: str) -> int:
+    """Return the number of words of a text; of one without spaces between words, that of its characters by four."""
+    return count_words(text) if text.isascii() else max(count_words(text), len(text) // 4)
+
+
+def unpublished(fields: Fields, now: datetime) -> str:
+    """
+    Return why a page or an article is not for readers, as a predicate; empty if it is.
+
+    :param fields: As :func:`fields_of` or the head of an HTML page give them.
+    :param now: With a time zone.
+    """
+    for name, hidden in HIDDEN.items():
+        values = set(_values(fields, name))
+        if hidden is _ROBOTS:
+            values = set(re.split(r"[\s,;]+", " ".join(values)))
+        if not values.isdisjoint(hidden):
+            value = " ".join(values & hidden)
+            return f"has {name}: {value}".rstrip(": ")
+    return _hidden_now(fields, now)
+
+
+def _hidden_now(fields: Fields, now: datetime) -> str:
+    for name in (*_REMOVALS, *_ENDS):
+        for text in _values(fields, name):
+            end = _time(text)
+            if end is None and name in _REMOVALS and text not in _NOTHING | _NO:
+                return f"has {name}"
+            if end and end <= now:
+                return f"has expired ({name})"
+    for name in _BEGINNINGS:
+        for text in _values(fields, name):
+            beginning = _time(text)
+            if beginning and beginning > now:
+                return f"is to be published later ({name})"
+    return ""
+
+
+def _notes_of_dates(fields: Fields) -> Iterator[Note]:
+    for name in _ENDS:
+        for text in _values(fields, name):
+            if text not in _NOTHING and _time(text) is None:
+                # "never" is meant so.
+                is_expected = not re.search(r"\d", text)
+                yield Note("field", f"is no date, so the page does not expire ({name}: {text})", is_expected)
+
+
+def _values(fields: Fields, name: str) -> Iterator[str]:
+    value = fields.get(name, [])
+    for text in [value] if isinstance(value, str) else value:
+        yield text.strip().lower()
+
+
+def _time(text: str) -> datetime | None:
+    """Return a date, which begins at midnight, or a time; None for another text."""
+    found = _DAY.fullmatch(text)
+    if not found:
+        return None
+    year, month, day, time = found.groups()
+    try:
+        moment = datetime.fromisoformat(f"{year}-{month:0>2}-{day:0>2}T{(time or '00:00').upper().replace(' ', '')}")
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

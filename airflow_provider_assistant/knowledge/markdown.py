@@ -1,366 +1,231 @@
 """
-Comments and links in Markdown.
+Edits of Markdown: comments, links, and the notes of Python-Markdown.
 
-markdown-it-py finds code and links, so what only looks like one of them, or is in code, stays as it is. The text is
-never rendered: parts of the source are replaced, and everything else stays as it was written.
+:func:`masked` is the only function that knows what code is. Each edit finds its places in the masked text, so that code
+stays as it is.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from typing import Any, NamedTuple
-from urllib.parse import urljoin
 
 from markdown_it import MarkdownIt
-from markdown_it.helpers import parseLinkDestination, parseLinkLabel
-from markdown_it.ruler import RuleOptionsType
-from markdown_it.rules_block import StateBlock, reference
-from markdown_it.rules_inline import StateInline, backtick, image, link
+
+from airflow_provider_assistant.parsing.pages import Note
 
 _LINE_END = re.compile(r"\r\n?|\n")
-# What begins a comment and what ends it: of HTML, MDX, Liquid, Jinja, Hugo and kramdown. It may have blank lines.
-_COMMENTS = {
-    r"<!--": r"-->",
-    r"\{/\*": r"\*/\s*\}",
-    r"\{%-?\s*comment\b": r"\{%-?\s*endcomment\s*-?%\}",
-    r"\{#(?=[\s-])": r"#\}",
-    r"\{\{[%<-]?\s*/\*": r"\*/\s*[%>-]?\}\}",
-    r"\{::comment\}": r"\{:/(?:comment)?\}",
-}
-_COMMENT_START = re.compile(r"(?<!\\)(?:" + "|".join(f"({start})" for start in _COMMENTS) + ")")
-_COMMENT_ENDS = tuple(re.compile(end) for end in _COMMENTS.values())
-# What is before the target of a reference.
-_LABEL = re.compile(r"\[(?:[^\[\]\\]|\\.)*\]:\s*", re.DOTALL)
-# The notes and tabs of Python-Markdown. Their text is indented, so CommonMark takes it for code.
-_NOTES = ("!!!", "???", "===")
-_DEEPEST_NOTE = 20
+_NOT_LINE_END = re.compile(r"[^\r\n]")
+_WORD = re.compile(r"\w+")
+# What may begin code in a line, and what takes precedence over it.
+_INLINE = re.compile(r"\\.|<!--|`+", re.DOTALL)
+_LONGEST_INLINE_CODE = 10_000
+# A comment without an end begins a block: nothing but the marks of quotations is before it.
+_OPEN_COMMENT = re.compile(r"^[ \t>]*<!--", re.MULTILINE)
+# The target of a link or an image, and that of a reference. Footnotes begin like references.
+_TARGET = re.compile(
+    r"""
+    (?<!\\) \]\(\s* (?: <(?P<quoted>[^<>\n]*)> | (?P<plain>(?:[^\s()<>\\] | \\. | \([^\s()]*\))+) )
+    (?= \s*\) | \s+["'(] )
+    | ^[ \t>]* \[(?!\^)(?:[^\[\]\\]|\\.){1,999}\]: \s* <?(?P<reference>[^\s<>]+)>? (?= [ \t]*(?:$|["'(]) )
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
 # A site generator replaces these before it reads the Markdown.
 _TEMPLATES = ("{{", "{%")
+# The title of a note or a tab of Python-Markdown, such as `!!! note "Title"` and `=== "Linux"`.
+_NOTE = re.compile(r'(?:!!!|\?{3}\+?|={3}[+!]*) +(?P<kind>[\w-]{0,30})(?: [\w -]{0,60})?(?:(?<= )"(?P<title>[^"]*)")?')
+_NOTE_MARKS = ("!!! ", "??? ", "???+ ", "===")
+_FENCE = re.compile(r"`{3,}(?=[^`]*$)|~{3,}")
+# What would be a heading, a rule, code or a reference at the start of a line of plain text.
+_MARKUP = re.compile(r"^( {0,3})(?=#{1,6}(?:[ \t]|$)|`{3}|~{3}|[-=]+[ \t]*$|[*_]{3}|\[[^\]\n]*\]:)", re.MULTILINE)
+_TAG_START = re.compile(r"(?<!\\)<(?=[!/?a-zA-Z])")
 
 
-class Span(NamedTuple):
-    """The place of a part in a text."""
-
-    start: int
-    end: int
+def count_words(text: str) -> int:
+    """Return the number of words of a text, which are runs of letters and digits."""
+    return sum(1 for _ in _WORD.finditer(text))
 
 
-def without_comments(markdown: str) -> str:
+def masked(text: str, *, has_indented_code: bool = True) -> str:
     """
-    Return a Markdown text without comments. Those in code are shown to readers, so they stay.
+    Return a text of the same length, in which each character of code is NUL.
 
-    A comment of HTML that begins a block and has no end goes to the end of the block, as in browsers.
+    Code is what CommonMark takes for it: between fences, indented, or between backticks. Line ends stay.
+
+    :param has_indented_code: Whether indentation marks code. In MDX, it does not.
     """
-    # The marks of comments and of the definitions that hide them. The pattern is slower than these.
-    if not any(mark in markdown for mark in ("<!--", "{", "]:")):
-        return markdown
-    if not _COMMENT_START.search(markdown) and "]:" not in markdown:
-        return markdown
-    finder = _Finder(markdown, _parser())
-    edits = [(comment, "") for comment in _comments(markdown, finder)]
-    return _replaced(markdown, edits)
-
-
-def has_open_comment(markdown: str) -> bool:
-    """Return whether a comment without an end hides the rest of a text."""
-    if markdown.rfind("<!--") <= markdown.rfind("-->"):
-        return False
-    return bool(_Finder(markdown, _parser()).unfinished_comments)
-
-
-def _comments(text: str, finder: _Finder) -> Iterator[Span]:
-    code = Spans(finder.code)
-    unfinished = Spans(finder.unfinished_comments)
-    yield from finder.hidden_definitions
-    ends_without_match = set()
-    position = 0
-    while start := _COMMENT_START.search(text, position):
-        position = start.end()
-        block = unfinished.at(start.start())
-        end = None
-        if block:
-            end = block.end
-        elif not code.at(start.start()) and start.lastindex not in ends_without_match:
-            end = _comment_end(text, start, code)
-            if end is None:
-                # The rest of the text is searched once.
-                ends_without_match.add(start.lastindex)
-        if end is not None:
-            yield Span(start.start(), end)
-            position = end
-
-
-def _comment_end(text: str, start: re.Match[str], code: Spans) -> int | None:
-    ends = _COMMENT_ENDS[(start.lastindex or 1) - 1].finditer(text, start.end())
-    return next((end.end() for end in ends if not code.at(end.start())), None)
-
-
-def absolute_links(markdown: str, address_of: Callable[[str], str]) -> str:
-    """
-    Return a Markdown text whose links and images have absolute addresses.
-
-    :param address_of: Function that returns the absolute address of a target.
-    """
-    if "](" not in markdown and "]:" not in markdown:
-        return markdown
-    edits = []
-    for span in _Finder(markdown, _parser()).targets:
-        target = markdown[span.start : span.end]
-        if target and not any(mark in target for mark in _TEMPLATES):
-            edits.append((span, address_of(target)))
-    return _replaced(markdown, edits)
-
-
-def code_of_mdx(text: str) -> list[Span]:
-    """Return where code is in a text of MDX, in which neither indentation marks code nor tags begin blocks of HTML."""
-    return _Finder(text, _parser(is_mdx=True)).code
-
-
-def joined(base: str, target: str) -> str:
-    """Return the absolute address of a target; the target itself if it is not an address."""
-    try:
-        return urljoin(base, target)
-    except ValueError:  # such as "http://[", which is no address
-        return target
-
-
-def block_parser() -> MarkdownIt:
-    """Return a parser that only looks for blocks: those of CommonMark, and formulas between lines of ``$$``."""
-    parser = MarkdownIt("commonmark").disable(["inline", "reference"])
-    may_interrupt: RuleOptionsType = {"alt": ["paragraph", "blockquote", "list"]}
-    parser.block.ruler.before("fence", "math_block", _math_block, may_interrupt)
-    return parser
-
-
-def _math_block(state: StateBlock, first: int, end: int, silent: bool) -> bool:
-    """Read a formula. A line of ``$$`` that no other one ends is text."""
-    if state.is_code_block(first) or not _line(state, first).startswith("$$"):
-        return False
-    last = first
-    text = _line(state, first).removeprefix("$$").rstrip()
-    starts_alone = not text
-    while not text.endswith("$$"):
-        last += 1
-        if "$$" in text or last >= end:
-            return False
-        text = _line(state, last).rstrip()
-        # A line that is indented less than the first one ends the list or quotation.
-        ends_block = state.sCount[last] < state.blkIndent or not (text or starts_alone)
-        if ends_block:
-            return False
-    if not silent:
-        state.line = last + 1
-        token = state.push("math_block", "math", 0)
-        token.map = [first, state.line]
-        token.content = state.getLines(first, state.line, state.blkIndent, keepLastLF=True)
-    return True
-
-
-def _line(state: StateBlock, number: int) -> str:
-    """Return a line without its indentation."""
-    return state.src[state.bMarks[number] + state.tShift[number] : state.eMarks[number]]
-
-
-def line_starts(text: str) -> list[int]:
-    """Return where each line begins, as markdown-it-py counts them, and where the text ends."""
-    ends = [found.end() for found in _LINE_END.finditer(text)]
-    return [0, *ends, len(text)]
-
-
-def _replaced(text: str, edits: Iterable[tuple[Span, str]]) -> str:
+    line_starts = [0, *(found.end() for found in _LINE_END.finditer(text)), len(text)]
     parts = []
-    end_of_last = 0
-    for span, replacement in sorted(edits):
-        parts.append(text[end_of_last : span.start])
-        parts.append(replacement)
-        end_of_last = span.end
-    parts.append(text[end_of_last:])
-    return "".join(parts)
-
-
-class Spans:
-    """Parts of a text that do not overlap."""
-
-    def __init__(self, spans: Iterable[Span]) -> None:
-        self._spans = sorted(spans)
-
-    def at(self, position: int) -> Span | None:
-        """Return the part that contains a position."""
-        index = bisect_right(self._spans, position, key=lambda span: span.start) - 1
-        if index >= 0 and position < self._spans[index].end:
-            return self._spans[index]
-        return None
-
-
-class _Finder:
-    """
-    Finds parts of a Markdown text.
-
-    :ivar code: Blocks and parts of lines that are code.
-    :ivar unfinished_comments: Blocks of HTML that are a comment without an end.
-    :ivar hidden_definitions: Definitions of references that are comments, such as ``[//]: # (text)``.
-    :ivar targets: Targets of links, images and references.
-    """
-
-    def __init__(self, markdown: str, parser: MarkdownIt) -> None:
-        self.code: list[Span] = []
-        self.unfinished_comments: list[Span] = []
-        self.hidden_definitions: list[Span] = []
-        self.targets: list[Span] = []
-        self._parser = parser
-        self._text = markdown.replace("\0", "\ufffd")  # as the parser does
-        self._starts = line_starts(markdown)
-        self._parse(markdown, 0, 0)
-
-    def _parse(self, markdown: str, offset: int, level: int) -> None:
-        """Parse the text, or the part of it that is a note and begins at the line with the number ``offset``."""
-        env: dict[str, Any] = {}
-        paragraph = ""
-        for token in self._parser.parse(markdown, env):
-            if token.map is None:
-                continue
-            first_of_part, line_after = token.map
-            first = first_of_part + offset
-            start = self._starts[first]
-            end = self._starts[line_after + offset]
-            if token.type == "inline":
-                paragraph = token.content
-                self._add_inline(paragraph, first, env)
-            elif token.type == "definition":
-                self._add_definition(start, end, is_comment=_is_comment(**token.meta))
-            elif token.type == "html_block":
-                if token.content.lstrip().startswith("<!--") and "-->" not in token.content:
-                    block = self._text[start:end].rstrip()
-                    self.unfinished_comments.append(Span(start, start + len(block)))
-            elif token.type == "code_block" and paragraph.startswith(_NOTES) and level < _DEEPEST_NOTE:
-                self._parse(token.content, first, level + 1)
-            elif token.type in {"code_block", "fence"}:
-                self.code.append(Span(start, end))
-
-    def _add_definition(self, start: int, end: int, *, is_comment: bool) -> None:
-        label = _LABEL.search(self._text, start, end)
-        if not label:
-            return
-        if is_comment:
-            self.hidden_definitions.append(Span(label.start(), end))
-        else:
-            self.targets.append(_target(self._text, label.end(), end))
-
-    def _add_inline(self, content: str, first: int, env: dict[str, Any]) -> None:
-        """Add what the text of a paragraph or a heading has, which begins at a line of the source."""
-        code: list[Span] = []
-        targets: list[Span] = []
-        env.update(code=code, targets=targets)
-        self._parser.inline.parse(content, self._parser, env, [])
-        if code or targets:
-            in_source = self._places(content, first)
-            self.code += map(in_source, code)
-            self.targets += map(in_source, targets)
-
-    def _places(self, content: str, first: int) -> Callable[[Span], Span]:
-        """
-        Return a function that finds a part of a paragraph in the source.
-
-        The parser has taken from each line what belongs to lists and quotations, and some of the spaces around it.
-        """
-        columns: list[int] = []
-        places: list[int] = []
-        column = 0
-        for number, line in enumerate(content.split("\n"), first):
-            text = line.strip()
-            # The last place: what lists and quotations put before the text may contain it, too.
-            place = self._text.rfind(text, self._starts[number], self._starts[number + 1])
-            columns.append(column)
-            places.append(place - line.find(text))
-            column += len(line) + 1
-
-        def place_of(position: int) -> int:
-            line = bisect_right(columns, position) - 1
-            return places[line] + position - columns[line]
-
-        def in_source(span: Span) -> Span:
-            return Span(place_of(span.start), place_of(span.end))
-
-        return in_source
-
-
-def _is_comment(*, label: str, title: str, url: str, **_: Any) -> bool:
-    """Return whether a definition is a comment: nothing can refer to it, and its title is the text."""
-    return label.startswith("//") or bool(title and url in {"", "#"})
+    position = 0
+    for token in _parser(has_indented_code).parse(text):
+        if token.map is None:
+            continue
+        start, end = (line_starts[number] for number in token.map)
+        spans: Iterable[tuple[int, int]] = ()
+        if token.type in {"fence", "code_block"}:
+            spans = [(start, end)]
+        elif token.type == "inline":
+            spans = _inline_code(text, start, end)
+        for span_start, span_end in spans:
+            parts.append(text[position:span_start])
+            parts.append(_NOT_LINE_END.sub("\0", text[span_start:span_end]))
+            position = span_end
+    return "".join(parts) + text[position:]
 
 
 @cache
-def _parser(*, is_mdx: bool = False) -> MarkdownIt:
-    """Return a parser that tells where code and targets are."""
-    parser = MarkdownIt("commonmark", {"inline_definitions": True})
-    parser.disable(["inline", "lheading", "emphasis", "entity", "balance_pairs", "fragments_join"])
-    parser.block.ruler.at("reference", reference_rule)
-    parser.inline.ruler.at("backticks", _backticks)
-    parser.inline.ruler.at("link", _link)
-    parser.inline.ruler.at("image", _image)
-    if is_mdx:
+def _parser(has_indented_code: bool) -> MarkdownIt:
+    """Return a parser that only looks for blocks."""
+    parser = MarkdownIt("commonmark").disable(["inline", "reference"])
+    if not has_indented_code:
         parser.disable(["code", "html_block"])
     return parser
 
 
-def reference_rule(state: StateBlock, first: int, end: int, silent: bool) -> bool:
-    """Leave footnotes, which begin like references, to the rule for paragraphs."""
-    start = state.bMarks[first] + state.tShift[first]
-    if state.src.startswith("[^", start):
+def _inline_code(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield where code is in a paragraph or a heading."""
+    position = start
+    while mark := _INLINE.search(text, position, end):
+        position = mark.end()
+        if mark[0].startswith("\\"):
+            continue
+        is_comment = mark[0] == "<!--"
+        closing = re.compile("-->" if is_comment else rf"(?<!`){mark[0]}(?!`)")
+        if found := closing.search(text, position, min(end, position + _LONGEST_INLINE_CODE)):
+            position = found.end()
+            if not is_comment:
+                yield mark.start(), position
+
+
+def without_comments(text: str, opening: str = "<!--", closing: str = "-->", mask: str = "") -> tuple[str, list[Note]]:
+    """
+    Return a Markdown text without comments, and the count of their words. Those in code are text.
+
+    A comment of HTML that begins a block and has no end hides the rest of the text, as in browsers.
+
+    :param mask: What :func:`masked` returns. Default: the text is masked as Markdown.
+    """
+    if opening not in text:
+        return text, []
+    mask = mask or masked(text)
+    kept = []
+    notes = []
+    position = 0
+    while (start := mask.find(opening, position)) >= 0:
+        end = mask.find(closing, start + len(opening) - 2)
+        if text[start - 1 : start] == "\\":
+            # It is escaped.
+            start = end = start + len(opening)
+        elif end >= 0:
+            end += len(closing)
+            notes += notes_of(text[start:end], "in a comment", is_expected=True)
+        elif opening == "<!--" and (
+            hidden := _OPEN_COMMENT.search(mask, max(position, mask.rfind("\n", 0, start) + 1))
+        ):
+            start, end = hidden.end() - len(opening), len(text)
+            notes += notes_of(text[start:], "in a comment without an end", is_expected=False)
+        else:
+            break
+        kept.append(text[position:start])
+        position = end
+    kept.append(text[position:])
+    return "".join(kept), notes
+
+
+def notes_of(text: str, reason: str, *, is_expected: bool) -> list[Note]:
+    """Return the count of the words of a text that is left out; nothing if it has none."""
+    count = count_words(text)
+    return [Note("word", reason, is_expected, count)] if count else []
+
+
+def with_absolute_links(text: str, of_link: Callable[[str], str]) -> str:
+    """
+    Return a Markdown text with other targets of links, images and references.
+
+    :param of_link: Function that returns the absolute address of a target.
+    """
+    if "](" not in text and "]:" not in text:
+        return text
+    mask = masked(text)
+    parts = []
+    position = 0
+    for found in _TARGET.finditer(mask):
+        start, end = found.span(found.lastgroup or 0)
+        target = text[start:end]
+        is_template = any(mark in target for mark in _TEMPLATES)
+        if is_template or "\0" in found[0] or _is_escaped(mask, found.start()):
+            continue
+        parts.append(text[position:start])
+        parts.append(of_link(target))
+        position = end
+    return "".join(parts) + text[position:]
+
+
+def _is_escaped(text: str, position: int) -> bool:
+    """Return whether the bracket that opens the text of a link, before a position, is escaped."""
+    opening = text.rfind("[", max(0, position - 1000), position)
+    return opening > 0 and text[opening - 1] == "\\" and text[opening - 2 : opening] != "\\\\"
+
+
+def plain_notes(text: str) -> str:
+    """
+    Return a Markdown text in which the notes and tabs of Python-Markdown are paragraphs below a bold title.
+
+    Their text is indented, so CommonMark takes it for code, or for a part of the title.
+    """
+    if not any(mark in text for mark in _NOTE_MARKS):
+        return text
+    lines = _LINE_END.split(text)
+    plain: list[str] = []
+    # The columns of the notes that the line is in, the outermost first.
+    open_notes: list[int] = []
+    fence = ""
+    for number, line in enumerate(lines):
+        content = line.strip()
+        expanded = _with_spaces(line)
+        column = len(expanded) - len(expanded.lstrip())
+        while open_notes and content and not fence and column < open_notes[-1] + 4:
+            open_notes.pop()
+            plain.append("")
+        inset = min(column, 4 * len(open_notes))
+        if not fence and _is_note_title(content, column, lines[number + 1 : number + 4]):
+            plain += ["", " " * (column - inset) + _shown_title(content), ""]
+            open_notes.append(column)
+            continue
+        plain.append(expanded[inset:] if open_notes else line)
+        if fence:
+            fence = "" if content.startswith(fence) and not content.strip(fence[0]) else fence
+        elif found := _FENCE.match(content):
+            fence = found[0]
+    return "\n".join(plain)
+
+
+def _with_spaces(line: str) -> str:
+    """Return a line that is indented with spaces instead of tabs."""
+    content = line.lstrip(" \t")
+    return line[: len(line) - len(content)].expandtabs(4) + content
+
+
+def _is_note_title(content: str, column: int, lines_below: list[str]) -> bool:
+    """Return whether a line is the title of a note: what follows it is indented."""
+    if not content.startswith(("!", "?", "=")) or not _NOTE.fullmatch(content):
         return False
-    return reference(state, first, end, silent)
+    below = next((line for line in lines_below if line.strip()), "")
+    return _with_spaces(below).startswith(" " * (column + 4))
 
 
-def _backticks(state: StateInline, silent: bool) -> bool:
-    start = state.pos
-    tokens_before = len(state.tokens)
-    is_read = backtick(state, silent)
-    # Backticks that nothing closes are text.
-    if any(token.type == "code_inline" for token in state.tokens[tokens_before:]):
-        state.env["code"].append(Span(start, state.pos))
-    return is_read
+def _shown_title(content: str) -> str:
+    """Return the title of a note or tab as people see it: that of a note without one is its kind."""
+    found = _NOTE.fullmatch(content)
+    if found is None:
+        return content
+    title = found["kind"].capitalize() if found["title"] is None else found["title"]
+    return f"**{title}**" if title else ""
 
 
-def _link(state: StateInline, silent: bool) -> bool:
-    start = state.pos
-    is_link = link(state, silent)
-    if is_link and not silent:
-        _add_target(state, start, is_image=False)
-    return is_link
-
-
-def _image(state: StateInline, silent: bool) -> bool:
-    start = state.pos
-    code_before = len(state.env["code"])
-    targets_before = len(state.env["targets"])
-    is_image = image(state, silent)
-    if is_image and not silent:
-        # The description is parsed as a text of its own, so the places in it are not places in this one.
-        del state.env["code"][code_before:]
-        del state.env["targets"][targets_before:]
-        _add_target(state, start + 1, is_image=True)
-    return is_image
-
-
-def _add_target(state: StateInline, start: int, *, is_image: bool) -> None:
-    """Add the target of what has just been parsed, unless it is that of a reference."""
-    if state.src[state.pos - 1] == ")":
-        end = parseLinkLabel(state, start, not is_image)
-        state.env["targets"].append(_target(state.src, end + len("]("), state.pos))
-
-
-def _target(text: str, start: int, end: int) -> Span:
-    """Return where the target is that begins here, after spaces."""
-    while text[start].isspace():
-        start += 1
-    line_end = _LINE_END.search(text, start, end)
-    if line_end:
-        end = line_end.start()
-    destination = parseLinkDestination(text, start, end)
-    if text[start] == "<":
-        # Without the angle brackets.
-        return Span(start + 1, destination.pos - 1)
-    return Span(start, destination.pos)
+def from_plain_text(text: str) -> str:
+    """Return plain text as Markdown, in which no line is a heading, a rule, code or a tag."""
+    escaped = _TAG_START.sub(r"\\<", text)
+    return _MARKUP.sub(r"\1\\", escaped)

@@ -19,8 +19,8 @@ from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantInpu
 from airflow_provider_assistant.lake.datasets import DATASETS, dataset_of
 from airflow_provider_assistant.lake.files import Day
 from airflow_provider_assistant.lake.warehouse import Loaded, literal, quoted, views
-from airflow_provider_assistant.storage.paths import object_storage_path
-from airflow_provider_assistant.storage.private_files import make_folder, private_umask
+from airflow_provider_assistant.storage.opening import object_storage_path
+from airflow_provider_assistant.storage.private import make_folder, private_umask
 
 if TYPE_CHECKING:
     import duckdb

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from airflow_provider_assistant import __version__
 from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantWarehouseError
 from airflow_provider_assistant.names import LONGEST_WITH_SUFFIX, file_name
-from airflow_provider_assistant.storage.paths import object_storage_path
+from airflow_provider_assistant.storage.opening import object_storage_path
 from airflow_provider_assistant.storage.write import replace
 
 if TYPE_CHECKING:

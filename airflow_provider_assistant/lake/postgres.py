@@ -19,7 +19,7 @@ from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantInpu
 from airflow_provider_assistant.lake.datasets import DATASETS, Dataset, dataset_of
 from airflow_provider_assistant.lake.files import Day, read_day
 from airflow_provider_assistant.lake.warehouse import Loaded, quoted, views
-from airflow_provider_assistant.storage.databases import UnusableDatabaseError, cause_of, engine_of_connection
+from airflow_provider_assistant.ledger.engine import UnusableDatabaseError, engine_of_connection, todo_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -249,12 +249,8 @@ def _explained(error: Exception, engine: sa.Engine) -> AssistantWarehouseError:
     # Keep the first line only: the others, and SQLAlchemy's own text, may contain data of rows.
     lines = str(getattr(error, "orig", error)).strip().splitlines()
     reason = lines[0] if lines else type(error).__name__
-    todo = AssistantWarehouseError.default_todo
-    cause = cause_of(error)
-    if cause:
-        todo = f"{cause.todo} Then run the task again."
-        if cause.reason and cause.reason != reason:
-            reason = f"{cause.reason}: {reason}"
+    known = todo_of(error)
+    todo = f"{known} Then run the task again." if known else AssistantWarehouseError.default_todo
     # default_safe says that the transaction was rolled back.
     safe = AssistantWarehouseError.default_safe
     return AssistantWarehouseError(f"{engine.url.render_as_string(hide_password=True)}: {reason}", safe=safe, todo=todo)

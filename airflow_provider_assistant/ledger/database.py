@@ -11,7 +11,7 @@ import sqlalchemy as sa
 import tenacity
 
 from airflow_provider_assistant.exceptions import AssistantError, AssistantLedgerError
-from airflow_provider_assistant.storage.databases import cause_of, driver_text
+from airflow_provider_assistant.ledger.engine import driver_text, todo_of
 
 T = TypeVar("T")
 Bind: TypeAlias = sa.Engine | sa.Connection
@@ -57,7 +57,7 @@ def is_transient(error: BaseException) -> bool:
         # The last eight bits of SQLite's extended result code are the primary one.
         return (code & 0xFF) in _SQLITE_TRANSIENT
     # Failed connections have no error code, so the text decides. A pooler ends the connection after some of them.
-    if cause_of(error) is not None:
+    if todo_of(error):
         return False
     if error.connection_invalidated:
         return True
@@ -109,17 +109,14 @@ def ledger_errors(bind: Bind, what: str, safe: str | None = None) -> Iterator[No
             todo="Restore a backup of the database. 'sqlite3 FILE .recover' saves what can still be read of a file.",
         ) from error
     except sa.exc.SQLAlchemyError as error:
-        known = cause_of(error)
-        text = driver_text(error)
-        if known and known.reason and known.reason != text:
-            text = f"{known.reason}: {text}"
+        todo, text = todo_of(error), driver_text(error)
         message = f"the ledger {what}: {text} ({name_of(bind)})"
         if is_transient(error):
             advice = _ADVICE_TRANSIENT
             if any(full in text.lower() for full in _FULL):
                 advice = f"Free space for the database. {advice}"
             raise AssistantLedgerError(message, safe=safe, todo=advice) from error
-        advice = f"{known.todo} {_ADVICE_KNOWN}" if known else _ADVICE_PERMANENT
+        advice = f"{todo} {_ADVICE_KNOWN}" if todo else _ADVICE_PERMANENT
         raise AssistantLedgerError(message, retryable=False, safe=safe, todo=advice) from error
 
 

@@ -14,8 +14,8 @@ from airflow.providers.common.compat.sdk import conf
 
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantLedgerError
 from airflow_provider_assistant.ledger.database import NAME
+from airflow_provider_assistant.ledger.engine import UnusableDatabaseError, engine_of_connection
 from airflow_provider_assistant.ledger.sqlite_file import share_file, sqlite_engine
-from airflow_provider_assistant.storage.databases import UnusableDatabaseError, engine_of_connection
 
 log = logging.getLogger(__name__)
 

@@ -426,12 +426,6 @@ def requests_between(
     return rows
 
 
-def has_rows_before(connection: sa.Connection, moment: datetime) -> bool:
-    """Return whether the ledger has an attempt or a try from before a time, timezone-aware."""
-    is_before = (sa.exists().where(_c.claimed_at < moment), sa.exists().where(tries.c.started_at < moment))
-    return bool(connection.scalar(sa.select(sa.or_(*is_before))))
-
-
 def ledger_id(connection: sa.Connection) -> str:
     """Return the id of the ledger."""
     return str(connection.scalar(sa.select(sa.func.min(ledger_info.c.id))))

@@ -11,9 +11,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_provider_assistant.exceptions import AssistantLedgerError
+from airflow_provider_assistant.ledger.engine import UnusableDatabaseError
 from airflow_provider_assistant.ledger.schema import metadata
-from airflow_provider_assistant.storage.databases import UnusableDatabaseError
-from airflow_provider_assistant.storage.private_files import create_private
+from airflow_provider_assistant.storage.private import create_private
 
 # How long a process waits for the lock of another one.
 LOCK_SECONDS = 60

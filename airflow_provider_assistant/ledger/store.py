@@ -15,10 +15,10 @@ from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantLedgerE
 from airflow_provider_assistant.ledger import clock, tries
 from airflow_provider_assistant.ledger.attempts import ScopeLedger
 from airflow_provider_assistant.ledger.database import attempts_on, connected, ledger_errors, name_of, transaction
+from airflow_provider_assistant.ledger.engine import todo_of
 from airflow_provider_assistant.ledger.location import LedgerLocation, engine_at, location_of
 from airflow_provider_assistant.ledger.schema import RunRef, ledger_info, metadata
 from airflow_provider_assistant.ledger.scopes import Scope
-from airflow_provider_assistant.storage.databases import cause_of
 
 T = TypeVar("T")
 
@@ -147,7 +147,7 @@ class Ledger:
 
 @tenacity.retry(
     # Two workers that open a new ledger at the same time both create its tables; one of them gets an error.
-    retry=tenacity.retry_if_exception(lambda error: isinstance(error, sa.exc.DBAPIError) and cause_of(error) is None),
+    retry=tenacity.retry_if_exception(lambda error: isinstance(error, sa.exc.DBAPIError) and not todo_of(error)),
     stop=tenacity.stop_after_attempt(6),
     wait=tenacity.wait_random(0.05, 0.5),
     reraise=True,

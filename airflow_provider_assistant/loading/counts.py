@@ -9,6 +9,19 @@ from airflow_provider_assistant.texts import counted
 
 # The outcomes of a row; every row has exactly one.
 OUTCOMES = ("created", "unchanged", "skipped", "rejected", "ambiguous", "failed")
+# Other counts of documents.
+NOTES = (
+    "drafts",
+    "changed",
+    "possibly_duplicated",
+    "stale",
+    "activated",
+    "deactivated",
+    "deleted",
+    "not_activated",
+    "not_removed",
+    "left_out",
+)
 
 
 @dataclass(slots=True)
@@ -78,6 +91,10 @@ class LoadCounts:
         """Whether rows need a person although the load may have succeeded."""
         return bool(self.ambiguous or self.skipped or self.possibly_duplicated or self.drafts)
 
+    def add(self, outcome: str) -> None:
+        """Count a row with one of the OUTCOMES."""
+        setattr(self, outcome, getattr(self, outcome) + 1)
+
     def as_dict(self) -> dict[str, Any]:
         """
         Return the counts as plain JSON types for XCom.
@@ -85,34 +102,18 @@ class LoadCounts:
         :return: One key per count, ``seconds`` and ``rows_per_second``.
         """
         rate = self.rows / self.seconds if self.seconds else 0.0
-        counts = asdict(self)
-        counts["seconds"] = round(self.seconds, 3)
-        counts["rows_per_second"] = round(rate, 1)
-        return counts
+        return asdict(self) | {"seconds": round(self.seconds, 3), "rows_per_second": round(rate, 1)}
 
     def __str__(self) -> str:
-        return self.summary()
-
-    def summary(self, item: str = "row", created: str = "created") -> str:
         """Return the counts as text, such as ``3 rows: 2 created, 1 rejected``."""
-        outcome_texts = [f"{self.created:,} {created}"]
-        for outcome, count in self.outcomes.items():
-            if count and outcome != "created":
-                outcome_texts.append(f"{count:,} {outcome}")
-        notes = []
-        if self.drafts:
-            notes.append(f"{self.drafts:,} of them not in use")
-        if self.changed:
-            notes.append(f"{self.changed:,} of them changed")
-        if self.possibly_duplicated:
-            notes.append(f"{self.possibly_duplicated:,} possibly duplicated")
-        if self.stale:
-            notes.append(f"{self.stale:,} stale")
-        for name in ("activated", "deactivated", "deleted", "not_activated", "not_removed", "left_out"):
+        outcomes = [f"{count:,} {outcome}" for outcome, count in self.outcomes.items() if count]
+        if not self.created:
+            outcomes.insert(0, "0 created")
+        notes = {"drafts": "of them not in use", "changed": "of them changed"}
+        details = []
+        for name in NOTES:
             count = getattr(self, name)
             if count:
-                notes.append(f"{count:,} {name.replace('_', ' ')}")
-        text = f"{counted(self.rows, item)}: {', '.join(outcome_texts)}"
-        if notes:
-            text += f" ({', '.join(notes)})"
-        return text
+                details.append(f"{count:,} {notes.get(name, name.replace('_', ' '))}")
+        text = f"{counted(self.rows, 'row')}: {', '.join(outcomes)}"
+        return f"{text} ({', '.join(details)})" if details else text

@@ -26,38 +26,54 @@ MAY_EXIST = "an earlier attempt may or may not have created it"
 HAS_CHANGED = "its content has changed since it was loaded"
 
 
-class Decision(NamedTuple):
+class PlannedRow(NamedTuple):
     """
-    Hold what to do with a row.
+    Hold a row of a source, and what to do with it.
 
+    :param number: Number of the row in the source, from 1.
+    :param has_key: Whether its key is known. Otherwise, it may be any row of the source.
+    :param reason: Why it is not sent.
     :param latest: Number of the latest attempt of the key; 0 if it has none.
-    :param number: Number of the attempt whose document the row has; None if it has none.
+    :param existing: Number of the attempt whose document the row has; None if it has none.
     :param remote_id: Id of that document.
     :param has_changed: Whether the source has loaded other content of this key before.
     :param owner: Name of the other source that has the key, if this source has no document of it.
     :param is_repeat: Whether an earlier attempt may have created this content.
+    :param is_back: Whether the row was gone, or has another group than the ledger knows.
+    :param label: The key as readable text. This and the next two are empty for a row that needs nothing.
+    :param place: Position of the row in the source, such as ``faq.csv, line 7``.
+    :param payload: What its call is made of. None if the row is bad.
     """
 
-    action: Action
+    number: int
+    key: str
+    content_hash: str
+    group_name: str | None
+    has_key: bool = True
+    action: Action = "unchanged"
     reason: str = ""
     latest: int = 0
-    number: int | None = None
+    existing: int | None = None
     remote_id: str | None = None
     has_changed: bool = False
     owner: str | None = None
     is_repeat: bool = False
+    is_back: bool = False
+    label: str = ""
+    place: str = ""
+    payload: str | None = None
 
 
 def decide(
-    content_hash: str,
+    row: PlannedRow,
     attempts: Sequence[Known],
     source: str,
     *,
     on_change: OnChange = "create",
     on_ambiguous: OnAmbiguous = "retry",
-) -> Decision:
+) -> PlannedRow:
     """
-    Decide whether to send a row.
+    Return a row with what to do with it.
 
     Each source has its own document of a key, though two sources with equal content share one.
 
@@ -65,55 +81,42 @@ def decide(
     :param source: Name of the source that is loaded.
     """
     if not attempts:
-        return Decision("send")
-    latest = attempts[-1].number
-    # An earlier claim is over: whoever claims a key has found that no other task is sending it.
+        return row._replace(action="send")
+    row = row._replace(latest=attempts[-1].number, reason="")
+    # An earlier claim is over: a task that claims a key has found that no other task is sending it.
     if attempts[-1].is_alive:
-        return Decision("elsewhere", ELSEWHERE, latest)
+        return row._replace(action="elsewhere", reason=ELSEWHERE)
     created = [attempt for attempt in attempts if attempt.state == "created"]
     own = [attempt for attempt in created if attempt.source == source]
     current = own[-1] if own else None
-    newer = current.number if current else 0
-    unresolved = [
-        attempt for attempt in attempts if attempt.state in {"claimed", "ambiguous"} and attempt.number > newer
-    ]
-    same = [attempt for attempt in own or created if attempt.content_hash == content_hash]
+    after = current.number if current else 0
+    unresolved = [one for one in attempts if one.state in {"claimed", "ambiguous"} and one.number > after]
+    same = [attempt for attempt in own or created if attempt.content_hash == row.content_hash]
     if same:
-        return _decide_existing(same[-1], current, latest, on_change, is_latest=not unresolved)
-    is_repeat = any(attempt.content_hash == content_hash for attempt in unresolved)
-    owner = None
-    if current is None and created and not unresolved:
-        owner = created[-1].source
-    decision = Decision(
-        "send",
-        latest=latest,
-        number=current.number if current else None,
-        remote_id=current.remote_id if current else None,
-        has_changed=current is not None,
-        owner=owner,
-        is_repeat=is_repeat,
-    )
+        return _decide_existing(row, same[-1], current, on_change, is_latest=not unresolved)
+    row = row._replace(action="send", is_repeat=any(attempt.content_hash == row.content_hash for attempt in unresolved))
+    if current:
+        row = row._replace(existing=current.number, remote_id=current.remote_id, has_changed=True)
+    elif created and not unresolved:
+        row = row._replace(owner=created[-1].source)
     if unresolved and on_ambiguous == "skip":
-        return decision._replace(action="ambiguous", reason=MAY_EXIST)
+        return row._replace(action="ambiguous", reason=MAY_EXIST)
     if current and on_change == "skip":
-        return decision._replace(action="skipped", reason=HAS_CHANGED)
-    return decision
+        return row._replace(action="skipped", reason=HAS_CHANGED)
+    return row
 
 
 def _decide_existing(
-    same: Known, current: Known | None, latest: int, on_change: OnChange, *, is_latest: bool
-) -> Decision:
+    row: PlannedRow, same: Known, current: Known | None, on_change: OnChange, *, is_latest: bool
+) -> PlannedRow:
     """Decide about a row whose content is that of a document of its key."""
-    decision = Decision("unchanged", latest=latest, number=same.number, remote_id=same.remote_id)
+    row = row._replace(action="unchanged", existing=same.number, remote_id=same.remote_id)
     if current is None:
         # Another source has created it.
-        return decision._replace(action="share", owner=same.source)
-    if same.number == current.number and is_latest:
-        return decision
+        return row._replace(action="share", owner=same.source)
     if same.number == current.number:
         # A later attempt may have created other content, which would be outdated.
-        return decision._replace(action="revive")
-    decision = decision._replace(has_changed=True)
+        return row if is_latest else row._replace(action="revive")
     if on_change == "skip":
-        return decision._replace(action="skipped", reason=HAS_CHANGED, remote_id=current.remote_id)
-    return decision._replace(action="revive")
+        return row._replace(action="skipped", reason=HAS_CHANGED, remote_id=current.remote_id, has_changed=True)
+    return row._replace(action="revive", has_changed=True)

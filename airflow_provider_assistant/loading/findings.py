@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self, TypeAlias
 
-from airflow_provider_assistant.exceptions import AssistantStorageError
+from airflow_provider_assistant.exceptions import AssistantInputError, AssistantStorageError
 from airflow_provider_assistant.ledger.location import airflow_home
 from airflow_provider_assistant.ledger.tries import MOST_FINDINGS
-from airflow_provider_assistant.storage.paths import StoragePath, usable_path
-from airflow_provider_assistant.storage.private_files import make_folder, open_to_write
+from airflow_provider_assistant.storage.opening import StoragePath, usable_path
+from airflow_provider_assistant.storage.private import make_folder, open_to_write
 from airflow_provider_assistant.texts import counted, escaped, shortened, storable
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ Kind: TypeAlias = Literal[
 # Metadata key of a file: the DAG whose task wrote it, empty if none did. Those of datasets have it, too.
 DAG_ID = b"assistant.dag_id"
 FLUSH = 1000
-# Number of findings of a kind to log; the others are only in the file.
+# Number of findings of a kind to show or log; the others are only in the file.
 LOGGED = 20
 # Characters of a key in the log, if the findings cannot be written.
 KEY_LENGTH = 80
@@ -62,53 +62,49 @@ class Finding:
     group: str | None = None
 
 
-class Findings(Protocol):
-    """Takes the findings of a load."""
-
-    def add(self, finding: Finding) -> None:
-        """Add a finding."""
-
-
 class FindingsFile:
     """
     Write findings to a Parquet file. Use it as a context manager.
 
+    :param path: Path of the file. None for a dry run, which writes nothing.
     :param always: Whether to write the file even if there are no findings.
     :param dag_id: The DAG of the task, for the file's metadata: pages show the file only as one of this DAG. Default:
         empty, no task.
+    :ivar first: The first findings of each kind.
+    :ivar head: The first findings, of which the ledger keeps so many.
     """
 
-    def __init__(self, path: StoragePath, *, always: bool = True, dag_id: str = "") -> None:
+    def __init__(self, path: StoragePath | None, *, always: bool = True, dag_id: str = "") -> None:
         self.path = path
+        self.first: list[Finding] = []
+        self.head: list[Finding] = []
         self._dag_id = dag_id
-        self.count = 0
         self._always = always
+        self._counts: Counter[Kind] = Counter()
         self._waiting: list[Finding] = []
         self._file: BinaryIO | None = None
         self._writer: pq.ParquetWriter | None = None
-        # The ledger keeps the first ones.
-        self.first: list[Finding] = []
         self._error: Exception | None = None
         self._is_closed = False
-        # Number of findings and first keys by kind, for the log if the file cannot be written.
-        self._counts: Counter[Kind] = Counter()
-        self._first_keys: defaultdict[Kind, list[str]] = defaultdict(list)
+
+    @property
+    def count(self) -> int:
+        """Number of findings."""
+        return self._counts.total()
 
     @property
     def listed(self) -> str | None:
-        """Path of the file as text; None if there are no findings, or if the file cannot be written."""
-        return str(self.path) if self.count and not self._error else None
+        """Path of the file as text; None if there are no findings, or no file with them."""
+        return str(self.path) if self.path and self.count and not self._error else None
 
     def add(self, finding: Finding) -> None:
         """Add a finding."""
-        self.count += 1
         self._counts[finding.kind] += 1
-        first_keys = self._first_keys[finding.kind]
-        if len(first_keys) < LOGGED:
-            first_keys.append(shortened(escaped(finding.key), KEY_LENGTH))
-        self._waiting.append(finding)
-        if len(self.first) < MOST_FINDINGS:
+        if self._counts[finding.kind] <= LOGGED:
             self.first.append(finding)
+        if len(self.head) < MOST_FINDINGS:
+            self.head.append(finding)
+        self._waiting.append(finding)
         if len(self._waiting) >= FLUSH:
             self._flush()
 
@@ -123,22 +119,63 @@ class FindingsFile:
         self._is_closed = True
         if self.count or self._always:
             self._flush()
-        with self._noting_errors():
-            try:
+        self._end_file()
+        return self._lost() if self._error else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        problem = self.close()
+        if problem and error is None:
+            raise problem
+        if problem:
+            # The error that ends the load is the more important one.
+            log.error("%s", problem)
+
+    def _flush(self) -> None:
+        """Write what waits. An error waits until the end: a load must not lose outcomes because it cannot list them."""
+        waiting, self._waiting = self._waiting, []
+        if self.path is None or self._error:
+            return
+        try:
+            self._write(self.path, waiting)
+        except Exception as error:  # noqa: BLE001 (each storage raises different errors)
+            self._error = error
+
+    def _write(self, path: StoragePath, findings: Sequence[Finding]) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        schema = findings_schema().with_metadata({DAG_ID: self._dag_id.encode()})
+        if self._writer is None:
+            make_folder(path.parent)
+            self._file = open_to_write(path)
+            self._writer = pq.ParquetWriter(self._file, schema, compression="zstd")
+        if findings:
+            rows = [asdict(finding) | {"reason": storable(finding.reason)} for finding in findings]
+            self._writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+
+    def _end_file(self) -> None:
+        try:
+            with contextlib.ExitStack() as stack:
+                if self._file:
+                    stack.callback(self._file.close)
                 if self._writer:
                     self._writer.close()
-            finally:
-                if self._file:
-                    self._file.close()
-        if self._error is None:
-            return None
-        # An incomplete Parquet file cannot be read.
-        with contextlib.suppress(OSError):
-            self.path.unlink(missing_ok=True)
+        except Exception as error:  # noqa: BLE001 (as above)
+            self._error = self._error or error
+        if self._error and self.path:
+            # An incomplete Parquet file cannot be read.
+            with contextlib.suppress(OSError):
+                self.path.unlink(missing_ok=True)
+
+    def _lost(self) -> AssistantStorageError:
+        """Log the first keys of each kind, and return the error that says that the list is lost."""
         for kind, count in self._counts.items():
-            keys = ", ".join(self._first_keys[kind])
+            keys = [shortened(escaped(finding.key), KEY_LENGTH) for finding in self.first if finding.kind == kind]
             more = " and others" if count > LOGGED else ""
-            log.error("Findings that are in no file, %d %s: %s%s.", count, kind, keys, more)
+            log.error("Findings that are in no file, %d %s: %s%s.", count, kind, ", ".join(keys), more)
         error = AssistantStorageError(
             f"the findings cannot be written to {str(self.path)!r}: {self._error}",
             safe=f"The list of what needs attention ({counted(self.count, 'row')}) is lost, except for the first "
@@ -149,59 +186,25 @@ class FindingsFile:
         error.__cause__ = self._error
         return error
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        problem = self.close()
-        if problem is None:
-            return
-        if error is None:
-            raise problem
-        # The error that ends the load is the more important one.
-        log.error("%s", problem)
-
-    @contextlib.contextmanager
-    def _noting_errors(self) -> Iterator[None]:
-        """Defer an error until the file is closed: a load must not lose outcomes because it cannot list them."""
-        try:
-            yield
-        except Exception as error:  # noqa: BLE001 (each storage raises different errors)
-            self._error = self._error or error
-
-    def _flush(self) -> None:
-        if not self._error:
-            with self._noting_errors():
-                self._write()
-        self._waiting = []
-
-    def _write(self) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        schema = findings_schema().with_metadata({DAG_ID: self._dag_id.encode()})
-        if self._writer is None:
-            make_folder(self.path.parent)
-            self._file = open_to_write(self.path)
-            self._writer = pq.ParquetWriter(self._file, schema, compression="zstd")
-        if self._waiting:
-            rows = []
-            for finding in self._waiting:
-                row = asdict(finding)
-                row["reason"] = storable(finding.reason)
-                rows.append(row)
-            self._writer.write_table(pa.Table.from_pylist(rows, schema=schema))
-
 
 def read_findings(path: StoragePath) -> list[dict[str, Any]]:
-    """Return the rows of a file of findings; nothing if the file does not exist."""
+    """
+    Return the rows of a file of findings.
+
+    :raises AssistantInputError: The file cannot be read, or is not a file of findings.
+    """
     import pyarrow.parquet as pq
 
-    if not path.is_file():
-        return []
-    with path.open("rb") as file:
-        rows: list[dict[str, Any]] = pq.ParquetFile(file).read().to_pylist()
-    return rows
+    try:
+        with path.open("rb") as file:
+            table = pq.read_table(file)
+            if table.schema.names != findings_schema().names:
+                raise ValueError(f"it has the columns {table.schema.names}")  # noqa: TRY301
+    except (OSError, ValueError) as error:
+        raise AssistantInputError(
+            f"{str(path)!r} is not a findings file or cannot be read: {error}", field="file"
+        ) from error
+    return list(table.to_pylist())
 
 
 def first_findings(path: StoragePath) -> list[Finding]:
@@ -222,9 +225,7 @@ def findings_folder() -> StoragePath:
     from airflow.providers.common.compat.sdk import conf
 
     configured: str = conf.get("assistant", "findings_folder", fallback="")
-    if configured:
-        return usable_path(configured)
-    return airflow_home() / "assistant_loads"
+    return usable_path(configured) if configured else airflow_home() / "assistant_loads"
 
 
 def findings_schema() -> pa.Schema:

@@ -42,18 +42,18 @@ def _check_service(ledger: Ledger, scope_ledger: ScopeLedger) -> None:
     """Refuse a load whose documents the ledger has under another name of the service."""
     site = scope_ledger.scope.site
     others = ledger.read(queries.other_services, scope_ledger.scope, scope_ledger.source)
-    known = ledger.read(queries.documents_of, scope_ledger.scope, scope_ledger.source)
+    if ledger.read(queries.documents_of, scope_ledger.scope, scope_ledger.source):
+        return
     for service, count in others.items():
-        if known or site.has_own_name:
-            if not known:
-                log.warning(
-                    "The ledger has %s of source %r at service %r. This load creates them at %r as well, because the "
-                    "connection gives this service another name.",
-                    counted(count, "document"),
-                    scope_ledger.source,
-                    service,
-                    site.service,
-                )
+        if site.has_own_name:
+            log.warning(
+                "The ledger has %s of source %r at service %r. This load creates them at %r as well, because the "
+                "connection gives this service another name.",
+                counted(count, "document"),
+                scope_ledger.source,
+                service,
+                site.service,
+            )
             continue
         command = f"airflow assistant ledger rename {shlex.quote(service)} {shlex.quote(site.service)}"
         raise AssistantInputError(
@@ -106,7 +106,7 @@ def _check_unchanged(plan: Plan) -> None:
 
 def _check_extent(plan: Plan, source: str, options: LoadOptions, documents: int) -> None:
     """Refuse a load that would replace or remove most documents of its source."""
-    changed = plan.changed()
+    changed = plan.count_changed(*CHANGES)
     missing = plan.count_gone()
     least = LEAST_REMOVED if options.removal and missing >= LEAST_REMOVED else LEAST_CHANGED
     affected = changed + missing

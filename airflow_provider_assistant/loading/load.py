@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -22,18 +22,18 @@ from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError, AssistantLedgerError
 from airflow_provider_assistant.ledger import Claim, Filter, Known, Ledger, Outcome, ScopeLedger, queries
-from airflow_provider_assistant.loading import report
 from airflow_provider_assistant.loading.counts import LoadCounts
-from airflow_provider_assistant.loading.decide import decide
-from airflow_provider_assistant.loading.findings import LOGGED, Finding, Findings
+from airflow_provider_assistant.loading.decide import PlannedRow, decide
+from airflow_provider_assistant.loading.findings import LOGGED, FindingsFile
 from airflow_provider_assistant.loading.guards import check_plan
 from airflow_provider_assistant.loading.limits import log_limits
 from airflow_provider_assistant.loading.options import MAX_BACKOFF, LoadOptions
-from airflow_provider_assistant.loading.plan import Plan, PlannedRow
-from airflow_provider_assistant.loading.reconcile import settle_ambiguous
+from airflow_provider_assistant.loading.plan import CHANGES, Plan
+from airflow_provider_assistant.loading.reconcile import Reconciliation
+from airflow_provider_assistant.loading.report import Report
 from airflow_provider_assistant.loading.rows import Rows
 from airflow_provider_assistant.loading.site import SiteChanges, check_routes
-from airflow_provider_assistant.loading.site_list import SiteClient
+from airflow_provider_assistant.loading.site_client import SiteClient
 from airflow_provider_assistant.sending.decide import Item, has_existed, outcome_of_reply
 from airflow_provider_assistant.sending.sender import Sender
 from airflow_provider_assistant.texts import counted, escaped
@@ -53,6 +53,7 @@ class LoadJob:
     """
     Describe a load.
 
+    :param rows: Returns the rows of the source.
     :param settings: Settings of the connection's client.
     :param routes: Routes of the site's documents; None if the connection describes none.
     :param tenant_id: Tenant whose limits are logged; None if it is not known.
@@ -60,7 +61,7 @@ class LoadJob:
     :param dry_run: Whether to stop after the plan.
     """
 
-    rows: Rows
+    rows: Callable[[], Rows]
     options: LoadOptions
     settings: ClientSettings
     routes: DocumentRoutes | None = None
@@ -73,12 +74,15 @@ class Load:
     """
     Run a load.
 
-    :param ledger: The ledger.
     :param scope_ledger: The ledger of this load's scope and try.
     :param findings: Takes the rows that a person should look at.
     :param client: Default: a new one with the job's settings.
     :ivar counts: Counts of the rows, also while the load runs and after it failed.
-    :ivar cause: Error of the last request whose row failed or is ambiguous; None if there is none.
+    :ivar documents: Number of documents of the source after the load; None if it did not run to its end.
+    :ivar sent: Labels of the first rows that were created, or that a dry run would send.
+    :ivar left_to_others: Number of rows that other tasks were sending, and have not loaded.
+    :ivar unrecorded: Outcomes that the ledger could not record.
+    :ivar is_unreadable: Whether the ledger could not be read when the load ended.
     """
 
     def __init__(
@@ -86,42 +90,38 @@ class Load:
         job: LoadJob,
         ledger: Ledger,
         scope_ledger: ScopeLedger,
-        findings: Findings,
+        findings: FindingsFile,
         client: AssistantClient | None = None,
     ) -> None:
+        self.options = job.options
+        self.findings = findings
         self.counts = LoadCounts()
+        self.documents: int | None = None
+        self.sent: list[str] = []
+        self.left_to_others = 0
         self.unrecorded: list[Outcome] = []
-        """Outcomes that the ledger could not record."""
         self.is_unreadable = False
-        """Whether the ledger could not be read when the load ended."""
         self._job = job
         self._ledger = ledger
         self._scope_ledger = scope_ledger
-        self._findings = findings
-        options = job.options
+        self._of_source = (scope_ledger.scope, scope_ledger.source)
+        may_repeat = job.options.on_ambiguous == "retry"
         self._client = client or AssistantClient(
-            job.settings.retrying(max_backoff=MAX_BACKOFF, retry_ambiguous=options.on_ambiguous == "retry")
+            job.settings.retrying(max_backoff=MAX_BACKOFF, retry_ambiguous=may_repeat)
         )
         self._client.throttle.progress = self._progress
         self._sender = Sender(
             scope_ledger,
             self._client,
             on_outcome=self._count,
-            on_lost=self._lost,
+            on_lost=lambda item: self._elsewhere.append(item.claim.key),
             outcome_of=self._outcome_of,
             stopped="the load was ended from outside; a retry goes on with the others",
         )
-        self._words = job.routes.words if job.routes else DEFAULT_WORDS
-        self.options = job.options
-        self.sent: list[str] = []
-        """Labels of the first rows that were created, or that a dry run would send."""
-        self.left_to_others = 0
-        """Number of rows that other tasks were sending, and have not loaded."""
-        self.unreadable = ""
-        """What to do if many rows cannot be read in their encoding, as a sentence."""
+        self._report = Report(findings, job.routes.words if job.routes else DEFAULT_WORDS)
         self._created: list[str] = []
         self._stale: list[Mapping[str, Any]] = []
-        self._reasons: dict[str, str] = {}
+        # Keys of rows that another task has claimed since they were planned.
         self._elsewhere: list[str] = []
         # Reason by content hash.
         self._rejected: dict[str, str] = {}
@@ -146,33 +146,35 @@ class Load:
             that point.
         """
         self._started = time.monotonic()
-        check_routes(self._job.options, self._job.routes)
+        check_routes(self.options, self._job.routes)
         async with self._client:
             with Plan(self._scope_ledger.source) as plan:
                 try:
-                    await self._run(plan)
+                    await self._run(plan, self._job.rows())
                 finally:
                     self._end(plan)
+        if not self._job.dry_run:
+            self.documents = self._ledger.read(queries.documents_of, *self._of_source)
         return self.counts
 
-    async def _run(self, plan: Plan) -> None:
-        options = self._job.options
-        plan.add(self._job.rows, self._scope_ledger, options, tick=self._report_preflight)
-        self.counts.rows = plan.size
-        self.counts.left_out = report.report_notes(plan.notes, self._findings)
+    async def _run(self, plan: Plan, rows: Rows) -> None:
+        plan.add(rows, self._scope_ledger, self.options, tick=self._report_preflight)
+        actions = plan.actions()
+        self.counts.rows = actions.total()
+        self.counts.left_out = self._report.notes(plan.notes)
         looks_for_gone = self._read_documents(plan)
-        check_plan(plan, self._ledger, self._scope_ledger, options)
+        check_plan(plan, self._ledger, self._scope_ledger, self.options)
         if self._job.dry_run:
-            self._count_plan(plan)
             self._predict(plan, looks_for_gone)
             return
         routes = self._job.routes
         if routes and routes.list:
-            await settle_ambiguous(self._client, routes, self._ledger, self._scope_ledger, plan, self._job.rows)
+            reconciliation = Reconciliation(self._client, routes, self._ledger, self._scope_ledger)
+            await reconciliation.settle_ambiguous(plan, rows)
         self._count_plan(plan)
         self._record_known(plan)
         if plan.actions()["send"]:
-            await self._send(plan)
+            await self._send(plan, rows)
         if not self._sender.breaker.is_open:
             self._settle_twins(plan)
             await self._look_elsewhere(plan)
@@ -184,8 +186,8 @@ class Load:
 
     def _read_documents(self, plan: Plan) -> bool:
         """Read the documents of the source, if the load looks for those that are gone. Return whether it does."""
-        options = self._job.options
-        if options.on_missing == "ignore" or not plan.size:
+        options = self.options
+        if options.on_missing == "ignore" or not self.counts.rows:
             # An empty source does not make every document stale.
             return False
         groups = None
@@ -195,16 +197,16 @@ class Load:
                 return False
         elif not self._job.has_whole_source:
             return False
-        elif plan.without_key():
+        elif plan.count_without_key():
             log.warning(
                 "%s without a key, or that cannot be read: no stale documents are looked for, because each document "
                 "of the source may be that of such a row.",
-                counted(plan.without_key(), "row"),
+                counted(plan.count_without_key(), "row"),
             )
             return False
         with self._ledger.connect() as connection:
-            ledger = self._scope_ledger
-            plan.add_documents(queries.latest_documents(connection, ledger.scope, ledger.source, ledger.run, groups))
+            run = self._scope_ledger.run
+            plan.add_documents(queries.latest_documents(connection, *self._of_source, run, groups))
         return True
 
     def _count_plan(self, plan: Plan) -> None:
@@ -215,25 +217,18 @@ class Load:
         self.counts.rejected = actions["rejected"]
         self.counts.ambiguous = actions["ambiguous"]
         self._has_known_documents = bool(self.counts.unchanged)
-        undecoded = plan.count_reasons("%bytes of another encoding%")
-        if undecoded:
-            self.unreadable = (
-                f"{counted(undecoded, 'row')} cannot be read in the encoding of the file: set "
-                "csv_options={'encoding': …} (--encoding), such as cp1252."
-            )
-        for number, row in enumerate(plan.rows("rejected")):
-            if number == LOGGED:
-                break
-            log.warning("Row %d (%s) is rejected: %s", row.number, escaped(row.label or ""), escaped(row.reason or ""))
+        for row in itertools.islice(plan.rows("rejected"), LOGGED):
+            _log_rejected(row, row.reason)
 
     def _predict(self, plan: Plan, looks_for_gone: bool) -> None:
         """Count and list what the load would do if the service accepts every request."""
-        counts, options = self.counts, self._job.options
+        self._count_plan(plan)
+        counts, options = self.counts, self.options
         actions = plan.actions()
         counts.created = actions["send"]
         counts.unchanged += actions["twin"]
         counts.skipped += actions["elsewhere"]
-        counts.changed = plan.changed("send")
+        counts.changed = plan.count_changed("send")
         self.sent = [row.label or row.key for row in itertools.islice(plan.rows("send"), LOGGED)]
         if looks_for_gone:
             counts.stale = plan.count_gone()
@@ -242,10 +237,10 @@ class Load:
         elif options.removal:
             counts.deleted = counts.stale or 0
         if options.on_change == "replace":
-            earlier = self._ledger.read(queries.superseded, self._scope_ledger.scope, self._scope_ledger.source)
-            counts.deleted += len(earlier) + plan.changed()
-        report.report_plan(plan, self._findings)
-        report.report_prediction(plan, options, self._findings)
+            earlier = self._ledger.read(queries.superseded, *self._of_source)
+            counts.deleted += len(earlier) + plan.count_changed(*CHANGES)
+        self._report.plan(plan)
+        self._report.prediction(plan, options)
 
     def _record_known(self, plan: Plan) -> None:
         """Record the rows whose documents exist already, and those that are back."""
@@ -260,19 +255,15 @@ class Load:
 
     # -- send ------------------------------------------------------------------------------------
 
-    async def _send(self, plan: Plan) -> None:
+    async def _send(self, plan: Plan, rows: Rows) -> None:
         if self._job.tenant_id:
             await log_limits(self._job.settings, self._job.tenant_id)
         progress = asyncio.create_task(self._report_progress())
         try:
-            await self._sender.run(self._items(plan))
+            await self._sender.run(_items(plan, rows))
         finally:
             progress.cancel()
             self.unrecorded = self._sender.unrecorded
-
-    def _items(self, plan: Plan) -> Iterator[Item]:
-        for row in plan.rows("send"):
-            yield Item(_claim(row), self._job.rows.call(row.payload or ""), is_repeat=row.is_repeat, row=row)
 
     def _outcome_of(self, item: Item, reply: ApiReply) -> Outcome:
         if isinstance(reply, CreatedDocument):
@@ -284,51 +275,42 @@ class Load:
         row: PlannedRow = item.row
         counts = self.counts
         counts.requests += item.attempts.sent
-        # LoadCounts has a field for each outcome.
-        setattr(counts, outcome.state, getattr(counts, outcome.state) + 1)
+        counts.add(outcome.state)
+        if outcome.state == "rejected":
+            self._check_rejected(row, outcome.error or "")
         if reply is None:
-            if outcome.state == "rejected":
-                self._count_rejected(row, outcome)
             return
         if outcome.remote_id:
             self._created.append(outcome.remote_id)
         if len(self.sent) < LOGGED:
-            self.sent.append(row.label or row.key)
+            self.sent.append(row.label)
         counts.changed += row.has_changed
         if has_existed(reply):
-            log.info(
-                "Row %d (%s) is on the site once: an earlier attempt created it.", row.number, escaped(row.label or "")
-            )
+            log.info("Row %d (%s) is on the site once: an earlier attempt created it.", row.number, escaped(row.label))
 
-    def _count_rejected(self, row: PlannedRow, outcome: Outcome) -> None:
+    def _check_rejected(self, row: PlannedRow, reason: str) -> None:
+        """Stop the load if the service rejects its first rows: the mapping is wrong."""
         counts = self.counts
-        self._rejected[row.content_hash] = outcome.error or ""
+        self._rejected[row.content_hash] = reason
         if counts.rejected <= LOGGED:
-            log.warning(
-                "Row %d (%s) is rejected: %s", row.number, escaped(row.label or ""), escaped(outcome.error or "")
+            _log_rejected(row, reason)
+        has_accepted = counts.created or counts.failed or counts.ambiguous or self._has_known_documents
+        if has_accepted or counts.rejected < FIRST_ROWS:
+            return
+        self._sender.breaker.open(
+            AssistantInputError(
+                f"the service rejected the first {counted(counts.rejected, 'row')}, and has accepted none. "
+                f"Its last reason: {reason}",
+                todo="The mapping is probably wrong, and not the rows: name the column of each field that the service "
+                'wants, such as columns={"title": "subject"} (--column title=subject), or a value for all rows, such '
+                'as constants={"title": "FAQ"} (--constant title=FAQ).',
+                field="columns",
             )
-        none_accepted = not (counts.created or counts.failed or counts.ambiguous or self._has_known_documents)
-        if none_accepted and counts.rejected >= FIRST_ROWS:
-            self._sender.breaker.open(
-                AssistantInputError(
-                    f"the service rejected the first {counted(counts.rejected, 'row')}, and has accepted none. "
-                    f"Its last reason: {outcome.error}",
-                    todo="The mapping is probably wrong, and not the rows: name the column of each field that the "
-                    'service wants, such as columns={"title": "subject"} (--column title=subject), or a value for all '
-                    'rows, such as constants={"title": "FAQ"} (--constant title=FAQ).',
-                    field="columns",
-                )
-            )
-
-    def _lost(self, item: Item) -> None:
-        """Remember a row that another task has claimed since it was planned."""
-        self._elsewhere.append(item.claim.key)
+        )
 
     def _settle_twins(self, plan: Plan) -> None:
         """Give rows of equal content the document of the row that was sent for all of them."""
         twins = list(plan.rows("twin"))
-        if not twins:
-            return
         found = self._scope_ledger.with_content({row.content_hash for row in twins})
         self._share(row._replace(remote_id=found[row.content_hash]) for row in twins if row.content_hash in found)
         for row in twins:
@@ -337,7 +319,7 @@ class Load:
             elif row.content_hash in self._rejected:
                 self.counts.rejected += 1
                 reason = self._rejected[row.content_hash]
-                self._findings.add(Finding("rejected", row.label or row.key, reason, row.number, [], row.group))
+                self._report.add("rejected", row.label, reason, row.number, group=row.group_name)
             # The others are counted as failed, as rows that were not reached.
 
     async def _look_elsewhere(self, plan: Plan) -> None:
@@ -345,27 +327,27 @@ class Load:
         left = {*self._elsewhere, *(row.key for row in plan.rows("elsewhere"))}
         loop = asyncio.get_running_loop()
         end, pause = loop.time() + ELSEWHERE, 0.5
-        while True:
+        while left:
             known = self._scope_ledger.known(list(left))
             alive = {key for key in left if any(attempt.is_alive for attempt in known.get(key, ()))}
-            is_over = not alive or loop.time() + pause > end or self._sender.breaker.is_open
-            for key in left if is_over else left - alive:
+            if loop.time() + pause > end or self._sender.breaker.is_open:
+                alive = set()
+            for key in left - alive:
                 self._count_elsewhere(plan.row_of(key), known.get(key, ()))
-            if is_over:
-                return
             left = alive
-            await asyncio.sleep(pause)
-            pause *= 2
+            if left:
+                await asyncio.sleep(pause)
+                pause *= 2
 
     def _count_elsewhere(self, row: PlannedRow | None, known: Sequence[Known]) -> None:
         """Count a row that another task was sending."""
         if row is None:
             return
-        decision = decide(row.content_hash, known, self._scope_ledger.source)
-        if decision.action in {"unchanged", "share"}:
+        row = decide(row, known, self._scope_ledger.source)
+        if row.action == "share":
+            self._share([row])
+        if row.action in {"unchanged", "share"}:
             self.counts.unchanged += 1
-            if decision.action == "share":
-                self._share([row._replace(remote_id=decision.remote_id, latest=decision.latest)])
         else:
             self.counts.skipped += 1
             self.left_to_others += 1
@@ -384,18 +366,14 @@ class Load:
         if routes is None:
             return
         site = SiteClient(self._client, self._scope_ledger.scope.site.site_id, routes)
-        changes = SiteChanges(site, self._scope_ledger, self._job.options)
+        changes = SiteChanges(site, self._scope_ledger, self.options, self.counts)
+        self._report.reasons = changes.reasons
         try:
-            await changes.apply(self._inactive(), self._superseded(changes), self._removable(changes), self._created)
+            await changes.apply(
+                self._inactive(routes), self._superseded(), self._removable(changes.reasons), self._created
+            )
         finally:
-            changed = changes.changed
-            self._reasons = changed.reasons
-            self._stale = [row for row in self._stale if row["remote_id"] not in changed.removed]
-            self.counts.activated = changed.activated
-            self.counts.deactivated = changed.deactivated
-            self.counts.deleted = changed.deleted
-            self.counts.not_activated = changed.not_activated
-            self.counts.not_removed = changed.not_removed
+            self._stale = [row for row in self._stale if row["remote_id"] not in changes.removed]
 
     def _mark_gone(self, plan: Plan) -> None:
         """Record which rows are gone, and count their documents, except those that another row needs."""
@@ -408,44 +386,37 @@ class Load:
                 self._stale = [row for row in stale if row["key"] in gone]
         self.counts.stale = len({row["key"] for row in self._stale})
 
-    def _inactive(self) -> list[str]:
+    def _inactive(self, routes: DocumentRoutes) -> list[str]:
         """Return the documents of the source that are not known to be in use, if they can be activated."""
-        routes = self._job.routes
-        if routes is None or routes.activate is None:
+        if routes.activate is None:
             return []
         unused = []
-        for remote_id, status in self._ledger.read(
-            queries.statuses, self._scope_ledger.scope, self._scope_ledger.source
-        ):
-            if status is None or self._words.state(status) in {"draft", "other"}:
+        for remote_id, status in self._ledger.read(queries.statuses, *self._of_source):
+            if status is None or routes.words.state(status) in {"draft", "other"}:
                 unused.append(remote_id)
         return unused
 
-    def _superseded(self, changes: SiteChanges) -> dict[str, str | None]:
+    def _superseded(self) -> dict[str, str | None]:
         """Return the outdated documents to delete, each with the newer one."""
-        if self._job.options.on_change != "replace":
+        if self.options.on_change != "replace":
             return {}
-        pairs = self._ledger.read(queries.superseded, self._scope_ledger.scope, self._scope_ledger.source)
-        changes.changed.not_removed += sum(1 for old, _new in pairs if old is None)
+        pairs = self._ledger.read(queries.superseded, *self._of_source)
+        self.counts.not_removed += sum(1 for old, _new in pairs if old is None)
         return {old: new for old, new in pairs if old is not None}
 
-    def _removable(self, changes: SiteChanges) -> list[str]:
-        """Return the documents to remove because their row is gone."""
-        if self._job.options.removal is None:
+    def _removable(self, reasons: dict[str, str]) -> list[str]:
+        """Return the documents to remove because their row is gone; set the reasons for those that have to stay."""
+        if self.options.removal is None:
             return []
         ids = [row["remote_id"] for row in self._stale if row["remote_id"]]
-        changes.changed.not_removed += len(self._stale) - len(ids)
-        if self._left():
-            # The row of such a document may be one of these.
-            changes.changed.not_removed += len(ids)
-            changes.changed.reasons |= dict.fromkeys(ids, "rows of the source are not loaded yet")
-            return []
-        return ids
-
-    def _left(self) -> int:
-        """Return the number of rows that are not loaded yet."""
         counts = self.counts
-        return counts.failed + counts.ambiguous + self.left_to_others + (counts.rows - counts.done)
+        counts.not_removed += len(self._stale) - len(ids)
+        if not (counts.failed or counts.ambiguous or self.left_to_others or counts.rows > counts.done):
+            return ids
+        # The row of such a document may be one that is not loaded yet.
+        counts.not_removed += len(ids)
+        reasons |= dict.fromkeys(ids, "rows of the source are not loaded yet")
+        return []
 
     # -- end -------------------------------------------------------------------------------------------
 
@@ -458,20 +429,13 @@ class Load:
         counts.seconds = time.monotonic() - self._started
         if self._job.dry_run:
             return
-        report.report_plan(plan, self._findings)
-        report.report_stale(self._stale, self._findings, self._reasons)
-        report.report_unrecorded(self.unrecorded, self._findings)
+        self._report.plan(plan)
+        self._report.documents("stale", self._stale, {})
+        self._report.unrecorded(self.unrecorded)
+        unrecorded = {outcome.claim.key for outcome in self.unrecorded}
         try:
             self._scope_ledger.check()
-            found = report.report_run(
-                self._ledger,
-                self._scope_ledger,
-                plan,
-                self._findings,
-                self._reasons,
-                {outcome.claim.key for outcome in self.unrecorded},
-                self._words,
-            )
+            found = self._report.run(self._ledger, self._scope_ledger, plan, unrecorded)
         except AssistantLedgerError as error:
             log.error("What this load left to look at cannot be read from the ledger: %s", error)  # noqa: TRY400
             self.is_unreadable = True
@@ -507,5 +471,14 @@ class Load:
             done_before = self.counts.done
 
 
+def _items(plan: Plan, rows: Rows) -> Iterator[Item]:
+    for row in plan.rows("send"):
+        yield Item(_claim(row), rows.call(row.payload or ""), is_repeat=row.is_repeat, row=row)
+
+
 def _claim(row: PlannedRow) -> Claim:
-    return Claim(row.key, row.label or row.key, row.latest + 1, row.content_hash, row.group)
+    return Claim(row.key, row.label or row.key, row.latest + 1, row.content_hash, row.group_name)
+
+
+def _log_rejected(row: PlannedRow, reason: str) -> None:
+    log.warning("Row %d (%s) is rejected: %s", row.number, escaped(row.label), escaped(reason))

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.ledger import Known, ScopeLedger
 from airflow_provider_assistant.ledger.attempts import CHUNK, chunks
-from airflow_provider_assistant.loading.decide import Action, Decision, decide
+from airflow_provider_assistant.loading.decide import Action, PlannedRow, decide
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.rows import RowBatch, Rows
 from airflow_provider_assistant.tables import Note
@@ -26,42 +26,15 @@ LISTED = 5
 # Actions after which another document is that of the row.
 CHANGES: tuple[Action, ...] = ("send", "share", "revive", "twin")
 
-_SCHEMA = """
-CREATE TABLE rows (
-    number INTEGER PRIMARY KEY, key TEXT NOT NULL, hash TEXT NOT NULL, group_name TEXT, has_key INTEGER NOT NULL,
-    action TEXT NOT NULL, reason TEXT, latest INTEGER, existing INTEGER, remote_id TEXT, has_changed INTEGER,
-    owner TEXT, is_repeat INTEGER, is_back INTEGER, label TEXT, place TEXT, payload TEXT
-);
-CREATE TABLE documents (key TEXT PRIMARY KEY, label TEXT, remote_id TEXT, group_name TEXT, sibling INTEGER);
+_COLUMNS = ", ".join(PlannedRow._fields)
+_SCHEMA = f"""
+CREATE TABLE rows ({_COLUMNS.replace("number", "number INTEGER PRIMARY KEY", 1)});
+CREATE TABLE documents (key TEXT PRIMARY KEY, label, remote_id, group_name, sibling);
 """
-_COLUMNS = (
-    "number, key, hash, group_name, has_key, action, reason, latest, existing, remote_id, has_changed, owner, "
-    "is_repeat, is_back, label, place, payload"
-)
+_INSERT = f"INSERT INTO rows ({_COLUMNS}) VALUES ({', '.join('?' * len(PlannedRow._fields))})"  # noqa: S608
 _IN_SOURCE = "SELECT value FROM json_each(?) WHERE value IN (SELECT key FROM rows)"
-_INSERT = f"INSERT INTO rows ({_COLUMNS}) VALUES ({', '.join('?' * 17)})"  # noqa: S608
-
-
-class PlannedRow(NamedTuple):
-    """Hold a row of the plan; see :class:`.Decision` and :class:`.Text` for the columns."""
-
-    number: int
-    key: str
-    content_hash: str
-    group: str | None
-    has_key: bool
-    action: Action
-    reason: str | None
-    latest: int
-    existing: int | None
-    remote_id: str | None
-    has_changed: bool
-    owner: str | None
-    is_repeat: bool
-    is_back: bool
-    label: str | None
-    place: str | None
-    payload: str | None
+# Number of a row among those with the same key, and among those to send with the same content.
+_NTH = "SELECT number, row_number() OVER (PARTITION BY {} ORDER BY number) AS nth FROM rows"
 
 
 class Document(NamedTuple):
@@ -70,7 +43,7 @@ class Document(NamedTuple):
     key: str
     label: str
     remote_id: str | None
-    group: str | None
+    group_name: str | None
 
 
 class Plan:
@@ -119,83 +92,55 @@ class Plan:
             if isinstance(part, Note):
                 self.notes.append(part)
                 continue
-            known = ledger.known(part.keys)
-            self._database.executemany(_INSERT, self._decided(part, known, options))
-            count += len(part.keys)
+            known = ledger.known([row.key for row in part.rows])
+            self._database.executemany(_INSERT, self._planned(part, known, options))
+            count += len(part.rows)
             tick(count)
         self._database.execute("CREATE INDEX rows_by_key ON rows (key)")
         self._database.execute("COMMIT")
         self._check_repeated()
+        repeated = f"SELECT number FROM ({_NTH.format('key')}) WHERE nth > 1"  # noqa: S608
         self._database.execute(
-            "UPDATE rows SET action = 'repeated', payload = NULL WHERE number IN (SELECT number FROM (SELECT number, "
-            "row_number() OVER (PARTITION BY key ORDER BY number) AS nth FROM rows) WHERE nth > 1)"
+            f"UPDATE rows SET action = 'repeated', payload = NULL WHERE number IN ({repeated})"  # noqa: S608
         )
         if rows.can_share:
             self._share(ledger)
 
-    def _decided(
-        self, batch: RowBatch, known: Mapping[str, list[Known]], options: LoadOptions
-    ) -> Iterator[tuple[Any, ...]]:
-        """Yield the values of the rows of a batch."""
-        groups = batch.groups or [None] * len(batch.keys)
+    def _planned(self, batch: RowBatch, known: Mapping[str, list[Known]], options: LoadOptions) -> Iterator[PlannedRow]:
+        """Yield the rows of a batch, each with what to do with it."""
         source = self._source
-        for position, (key, content_hash, group) in enumerate(zip(batch.keys, batch.hashes, groups, strict=True)):
-            number = batch.start + position
-            attempts = known.get(key, ())
-            if len(attempts) == 1 and position not in batch.problems:
-                only = attempts[0]
+        for row in batch.rows:
+            attempts = known.get(row.key, ())
+            if len(attempts) == 1 and not row.reason:
+                only, group = attempts[0], row.group_name
+                unchanged = (row.key, only.number, source, "created", row.content_hash, only.remote_id, group)
                 # Most rows of most loads.
-                if only == (key, only.number, source, "created", content_hash, only.remote_id, group, False, False):
-                    yield (number, key, content_hash, group, 1, "unchanged", *_NOTHING)
+                if only == (*unchanged, False, False):
+                    yield row
                     continue
-            yield self._row(batch, position, attempts, options)
+            yield self._decided(row, attempts, batch, options)
 
-    def _row(self, batch: RowBatch, position: int, attempts: Sequence[Known], options: LoadOptions) -> tuple[Any, ...]:
-        text = None
-        problem = batch.problems.get(position)
-        decision = decide(
-            batch.hashes[position],
-            attempts,
-            self._source,
-            on_change=options.on_change,
-            on_ambiguous=options.on_ambiguous,
-        )
-        group = batch.groups[position] if batch.groups else None
+    def _decided(self, row: PlannedRow, attempts: Sequence[Known], batch: RowBatch, options: LoadOptions) -> PlannedRow:
+        given = row
+        row = decide(row, attempts, self._source, on_change=options.on_change, on_ambiguous=options.on_ambiguous)
         own = [attempt for attempt in attempts if attempt.source == self._source and attempt.state == "created"]
-        # The row was gone and is back, or has moved to another page. A load without groups says nothing about pages.
-        if own and not batch.groups:
-            group = own[-1].group_name
-        has_moved = bool(batch.groups) and any(attempt.group_name != group for attempt in own)
-        is_back = has_moved or any(attempt.is_gone for attempt in own)
-        if problem or decision.action != "unchanged":
-            text = batch.text(position)
-            problem = problem or text.problem
-        if problem and text:
+        if own:
+            # A load without groups says nothing about pages.
+            group = row.group_name if batch.has_groups else own[-1].group_name
+            has_moved = batch.has_groups and any(attempt.group_name != group for attempt in own)
+            row = row._replace(group_name=group, is_back=has_moved or any(attempt.is_gone for attempt in own))
+        if row.action == "unchanged" and not given.reason:
+            return row
+        said = batch.complete(given)
+        row = row._replace(label=said.label, place=said.place, payload=said.payload)
+        if said.reason:
             # Its document, if it has one, stays: the row is in the source.
-            decision = Decision("rejected", text.problem or problem, decision.latest)
-        return (
-            batch.start + position,
-            batch.keys[position],
-            batch.hashes[position],
-            group,
-            position not in batch.without_key,
-            decision.action,
-            decision.reason,
-            decision.latest,
-            decision.number,
-            decision.remote_id,
-            decision.has_changed,
-            decision.owner,
-            decision.is_repeat,
-            is_back,
-            text.label if text else None,
-            text.place if text else None,
-            text.payload if text else None,
-        )
+            row = row._replace(action="rejected", reason=said.reason, remote_id=None, owner=None)
+        return row
 
     def _check_repeated(self) -> None:
         """Refuse rows with the same key and different content."""
-        conflicts = "SELECT key FROM rows GROUP BY key HAVING count(DISTINCT hash) > 1"
+        conflicts = "SELECT key FROM rows GROUP BY key HAVING count(DISTINCT content_hash) > 1"
         count = self._value(f"SELECT count(*) FROM ({conflicts})")  # noqa: S608
         if not count:
             return
@@ -214,17 +159,16 @@ class Plan:
 
     def _share(self, ledger: ScopeLedger) -> None:
         """Give rows of equal content one document: a service may refuse a second one, and it would add nothing."""
+        to_send = "SELECT number, content_hash FROM rows WHERE action = 'send' AND number > ? ORDER BY number LIMIT ?"
         last = 0
-        while chunk := self._rows(
-            "SELECT number, hash FROM rows WHERE action = 'send' AND number > ? ORDER BY number LIMIT ?", last, CHUNK
-        ):
+        while chunk := self._rows(to_send, last, CHUNK):
             last = chunk[-1][0]
             found = ledger.with_content({content_hash for _number, content_hash in chunk})
             shared = [(found[content_hash], number) for number, content_hash in chunk if content_hash in found]
             self._database.executemany("UPDATE rows SET action = 'share', remote_id = ? WHERE number = ?", shared)
+        equal = f"{_NTH.format('content_hash')} WHERE action = 'send'"
         self._database.execute(
-            "UPDATE rows SET action = 'twin' WHERE number IN (SELECT number FROM (SELECT number, row_number() OVER "
-            "(PARTITION BY hash ORDER BY number) AS nth FROM rows WHERE action = 'send') WHERE nth > 1)"
+            f"UPDATE rows SET action = 'twin' WHERE number IN (SELECT number FROM ({equal}) WHERE nth > 1)"  # noqa: S608
         )
 
     def add_documents(self, documents: Iterable[tuple[Any, ...]]) -> None:
@@ -241,24 +185,19 @@ class Plan:
                 (document for document in chunk if document[0] not in known),
             )
 
-    def has_document(self, key: str, content_hash: str, remote_id: str) -> None:
+    def has_document(self, key: str, content_hash: str | None, remote_id: str) -> None:
         """
         Change the decision about a row of which a document was found on the site.
 
         :param content_hash: Hash of what the document says. The row may have changed since.
         """
         self._database.execute(
-            "UPDATE rows SET action = CASE WHEN hash = ? THEN 'unchanged' ELSE 'send' END, has_changed = hash <> ?, "
-            "remote_id = ? WHERE key = ? AND action IN ('send', 'ambiguous')",
-            (content_hash, content_hash, remote_id, key),
+            "UPDATE rows SET action = iif(content_hash = ?1, 'unchanged', 'send'), has_changed = content_hash <> ?1, "
+            "remote_id = ?2 WHERE key = ?3 AND action IN ('send', 'ambiguous')",
+            (content_hash, remote_id, key),
         )
 
     # -- ask the plan ------------------------------------------------------------------------------
-
-    @property
-    def size(self) -> int:
-        """Number of rows of the source."""
-        return int(self._value("SELECT count(*) FROM rows"))
 
     def actions(self) -> Counter[str]:
         """Return the number of rows by action."""
@@ -266,40 +205,29 @@ class Plan:
 
     def rows(self, *actions: Action) -> Iterator[PlannedRow]:
         """Yield the rows with one of these actions, in their order."""
-        marks = ", ".join("?" * len(actions))
-        query = f"SELECT {_COLUMNS} FROM rows WHERE action IN ({marks}) ORDER BY number"  # noqa: S608
-        for row in self._database.execute(query, actions):
-            yield PlannedRow._make(row)
+        query = f"SELECT {_COLUMNS} FROM rows WHERE action IN ({_marks(actions)}) ORDER BY number"  # noqa: S608
+        yield from map(PlannedRow._make, self._database.execute(query, actions))
 
     def row_of(self, key: str) -> PlannedRow | None:
         """Return the first row with a key, or None."""
         query = f"SELECT {_COLUMNS} FROM rows WHERE key = ? ORDER BY number LIMIT 1"  # noqa: S608
-        found = self._rows(query, key)
-        return PlannedRow._make(found[0]) if found else None
+        return next(map(PlannedRow._make, self._rows(query, key)), None)
 
     def numbers_of(self, keys: Collection[str]) -> dict[str, int]:
         """Return the number of the first row of each key that the source has."""
         numbers: dict[str, int] = {}
         for chunk in chunks(keys):
-            marks = ", ".join("?" * len(chunk))
-            query = f"SELECT key, min(number) FROM rows WHERE key IN ({marks}) GROUP BY key"  # noqa: S608
+            query = f"SELECT key, min(number) FROM rows WHERE key IN ({_marks(chunk)}) GROUP BY key"  # noqa: S608
             numbers.update(self._rows(query, *chunk))
         return numbers
 
-    def changed(self, *actions: Action) -> int:
-        """
-        Return the number of rows whose document the load would replace by one with other content.
+    def count_changed(self, *actions: Action) -> int:
+        """Return the number of rows with these actions whose document the load would replace by other content."""
+        return self._count(f"has_changed AND action IN ({_marks(actions)})", *actions)
 
-        :param actions: Default: all that replace a document.
-        """
-        actions = actions or CHANGES
-        marks = ", ".join("?" * len(actions))
-        query = f"SELECT count(*) FROM rows WHERE has_changed AND action IN ({marks})"  # noqa: S608
-        return int(self._value(query, *actions))
-
-    def count_reasons(self, pattern: str) -> int:
-        """Return the number of rejected rows whose reason is like this SQL pattern."""
-        return int(self._value("SELECT count(*) FROM rows WHERE action = 'rejected' AND reason LIKE ?", pattern))
+    def count_without_key(self) -> int:
+        """Return the number of rows whose key is not known."""
+        return self._count("NOT has_key")
 
     def owners(self, action: Action) -> dict[str, int]:
         """Return the number of keys that this source has for the first time, by the name of the other source."""
@@ -310,17 +238,13 @@ class Plan:
         """Return key and group of the rows that were gone, or have another group than the ledger knows."""
         return self._rows("SELECT key, group_name FROM rows WHERE is_back AND has_key")
 
-    def without_key(self) -> int:
-        """Return the number of rows whose key is not known."""
-        return int(self._value("SELECT count(*) FROM rows WHERE NOT has_key"))
-
     def groups(self) -> list[str]:
         """
         Return the groups of which the source has every row.
 
         A row without a key may be any row of its group, and a row without key and group any row at all.
         """
-        if self._value("SELECT count(*) FROM rows WHERE NOT has_key AND group_name IS NULL"):
+        if self._count("NOT has_key AND group_name IS NULL"):
             return []
         query = "SELECT DISTINCT group_name FROM rows WHERE group_name IS NOT NULL"
         incomplete = "SELECT group_name FROM rows WHERE NOT has_key"
@@ -329,8 +253,11 @@ class Plan:
     def gone(self) -> Iterator[Document]:
         """Yield the documents of the source whose row is gone."""
         query = "SELECT key, label, remote_id, group_name FROM documents WHERE sibling IS NULL"
-        for row in self._database.execute(query):
-            yield Document._make(row)
+        yield from map(Document._make, self._database.execute(query))
+
+    def count_gone(self) -> int:
+        """Return the number of documents whose row is gone."""
+        return int(self._value("SELECT count(*) FROM documents WHERE sibling IS NULL"))
 
     def check_siblings(self) -> None:
         """
@@ -338,22 +265,23 @@ class Plan:
 
         :raises AssistantInputError: There are such groups.
         """
-        found = self._rows("SELECT group_name, sibling FROM documents WHERE sibling IS NOT NULL ORDER BY group_name")
+        found = self._rows(
+            "SELECT group_name, min(sibling) FROM documents WHERE sibling IS NOT NULL GROUP BY group_name"
+        )
         if not found:
             return
         group, map_index = found[0]
         raise AssistantInputError(
-            f"{counted(len({name for name, _ in found}), 'group')} with rows in several mapped tasks of this run, such "
-            f"as {group!r}, of which the task with map index {map_index} has loaded others",
+            f"{counted(len(found), 'group')} with rows in several mapped tasks of this run, such as {group!r}, of "
+            f"which the task with map index {map_index} has loaded others",
             safe="The rows of this task are loaded, but stale rows of these groups are not known.",
             todo="Give all rows of a group to one task. If this run was cleared and its rows were divided differently, "
             "the next run finds the stale rows.",
             field="group_columns",
         )
 
-    def count_gone(self) -> int:
-        """Return the number of documents whose row is gone."""
-        return int(self._value("SELECT count(*) FROM documents WHERE sibling IS NULL"))
+    def _count(self, condition: str, *parameters: Any) -> int:
+        return int(self._value(f"SELECT count(*) FROM rows WHERE {condition}", *parameters))  # noqa: S608
 
     def _value(self, query: str, *parameters: Any) -> Any:
         return self._database.execute(query, parameters).fetchone()[0]
@@ -362,5 +290,5 @@ class Plan:
         return self._database.execute(query, parameters).fetchall()
 
 
-# Values of a row that needs nothing, after its action.
-_NOTHING = (None, 0, None, None, 0, None, 0, 0, None, None, None)
+def _marks(values: Collection[Any]) -> str:
+    return ", ".join("?" * len(values))

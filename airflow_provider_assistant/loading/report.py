@@ -7,17 +7,18 @@ What a run did is a query of its attempts. So the report of a retry also has wha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_assistant.api.document_state import DEFAULT_WORDS, DocumentWords, needs_attention
 from airflow_provider_assistant.ledger import Filter, Ledger, Outcome, ScopeLedger, Which, queries
-from airflow_provider_assistant.ledger.attempts import CHUNK
-from airflow_provider_assistant.loading.findings import Finding, Findings, Kind
+from airflow_provider_assistant.ledger.attempts import chunks
+from airflow_provider_assistant.loading.findings import Finding, FindingsFile, Kind
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.plan import CHANGES, Plan
 from airflow_provider_assistant.tables import Note
+from airflow_provider_assistant.texts import counted
 
 # Lists of the ledger, and the kind of their findings.
 _KINDS: Mapping[Which, Kind] = {
@@ -28,132 +29,113 @@ _KINDS: Mapping[Which, Kind] = {
     "draft": "draft",
     "superseded": "superseded",
 }
-_REASONS: Mapping[Which, str] = {
-    "unresolved": "a request was sent, and its answer was lost",
-    "doubled": "an earlier attempt may have created it as well",
+_LOST = "a request was sent, and its answer was lost"
+_REASONS: Mapping[Kind, str] = {
+    "ambiguous": _LOST,
+    "possibly_duplicated": "an earlier attempt may have created it as well",
     "superseded": "its content has changed; the older document remains on the site",
+    "stale": "no longer in the source; its document remains on the site",
 }
-STALE = "no longer in the source; its document remains on the site"
 
 
-def report_notes(notes: Sequence[Note], findings: Findings) -> int:
-    """List what the source left out and could hide lost content. Return the number of all that was left out."""
-    for note in notes:
-        if not note.expected:
-            name = note.name if note.count == 1 else f"{note.name} and {note.count - 1} more"
-            findings.add(Finding("left_out", name, f"this {note.unit} {note.reason}"))
-    return sum(note.count for note in notes)
-
-
-def report_plan(plan: Plan, findings: Findings) -> None:
-    """List the rows that were not sent: bad ones, and those that the options leave as they are."""
-    for row in plan.rows("rejected", "skipped", "ambiguous", "elsewhere"):
-        kind: Kind = "skipped"
-        if row.action in {"rejected", "ambiguous"}:
-            kind = row.action
-        ids = [row.remote_id] if row.remote_id else []
-        findings.add(Finding(kind, row.label or row.key, row.reason or "", row.number, ids, row.group))
-
-
-def report_prediction(plan: Plan, options: LoadOptions, findings: Findings) -> None:
-    """List the documents that a load would leave on the site although their rows are gone or have changed."""
-    if options.on_change == "create":
-        for row in plan.rows(*CHANGES):
-            if row.has_changed:
-                findings.add(
-                    Finding("superseded", row.label or row.key, _REASONS["superseded"], row.number, [], row.group)
-                )
-    if options.removal is None:
-        for gone in plan.gone():
-            ids = [gone.remote_id] if gone.remote_id else []
-            findings.add(Finding("stale", gone.label, STALE, None, ids, gone.group))
-
-
-def report_run(
-    ledger: Ledger,
-    scope_ledger: ScopeLedger,
-    plan: Plan,
-    findings: Findings,
-    reasons: Mapping[str, str],
-    unrecorded: Collection[str],
-    words: DocumentWords = DEFAULT_WORDS,
-) -> Counter[Kind]:
+@dataclass(slots=True)
+class Report:
     """
-    List what this run, by any of its tries, has left for a person.
+    List findings in a file.
 
-    :param reasons: Why a document could not be changed, by its id.
-    :param unrecorded: Keys of the rows whose outcome is known, but not recorded.
-    :return: Number of findings by kind.
+    :param words: What the status words of documents mean.
+    :ivar reasons: Why a document could not be changed, by its id.
     """
-    count: Counter[Kind] = Counter()
-    for which, kind in _KINDS.items():
-        selected = Filter(which=which, scope=scope_ledger.scope.id, source=scope_ledger.source)
-        # A superseded document may have been created by any run; those that this run superseded are news.
-        if which == "superseded":
-            selected = replace(selected, superseded_by=scope_ledger.run)
-        else:
-            selected = replace(selected, run=scope_ledger.run)
-        for chunk in _chunks(ledger, selected):
-            numbers = plan.numbers_of([row["key"] for row in chunk])
-            for row in chunk:
-                if row["key"] in unrecorded:
-                    continue
-                count[kind] += 1
-                findings.add(_finding(which, kind, row, numbers.get(row["key"]), reasons, words))
-    return count
 
+    findings: FindingsFile
+    words: DocumentWords = DEFAULT_WORDS
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
-def _finding(
-    which: Which,
-    kind: Kind,
-    row: Mapping[str, Any],
-    number: int | None,
-    reasons: Mapping[str, str],
-    words: DocumentWords,
-) -> Finding:
-    remote_id = row["remote_id"]
-    reason = _REASONS.get(which) or row["error"] or ""
-    if which == "draft":
-        reason = needs_attention(row["status"], words) or ""
-    if which == "unresolved":
-        reason = row["error"] or reason
-    if remote_id in reasons:
-        reason = f"its document remains as it is: {reasons[remote_id]}"
-    return Finding(kind, row["label"], reason, number, [remote_id] if remote_id else [], row["group_name"])
+    def add(
+        self,
+        kind: Kind,
+        key: str,
+        reason: str,
+        row: int | None = None,
+        document_id: str | None = None,
+        group: str | None = None,
+    ) -> None:
+        """Add a finding of at most one document."""
+        self.findings.add(Finding(kind, key, reason, row, [document_id] if document_id else [], group))
 
+    def notes(self, notes: Sequence[Note]) -> int:
+        """List what the source left out and could hide lost content. Return the number of all that was left out."""
+        for note in notes:
+            if not note.expected:
+                name = note.name if note.count == 1 else f"{note.name} and {note.count - 1} more"
+                reason = f"this {note.unit} {note.reason}"
+                if note.unit == "word":
+                    name, reason = note.name, f"{counted(note.count, 'word')} left out: {note.reason}"
+                self.add("left_out", name, reason)
+        return sum(note.count for note in notes if note.unit != "word")
 
-def _chunks(ledger: Ledger, selected: Filter) -> Iterator[list[Mapping[str, Any]]]:
-    chunk: list[Mapping[str, Any]] = []
-    with ledger.connect() as connection:
-        for row in queries.all_entries(connection, ledger.clock, selected):
-            chunk.append(row)
-            if len(chunk) == CHUNK:
-                yield chunk
-                chunk = []
-    if chunk:
-        yield chunk
+    def plan(self, plan: Plan) -> None:
+        """List the rows that were not sent: bad ones, and those that the options leave as they are."""
+        for row in plan.rows("rejected", "skipped", "ambiguous", "elsewhere"):
+            kind: Kind = "skipped"
+            if row.action in {"rejected", "ambiguous"}:
+                kind = row.action
+            self.add(kind, row.label or row.key, row.reason, row.number, row.remote_id, row.group_name)
 
+    def prediction(self, plan: Plan, options: LoadOptions) -> None:
+        """List the documents that a load would leave on the site although their rows are gone or have changed."""
+        if options.on_change == "create":
+            for row in plan.rows(*CHANGES):
+                if row.has_changed:
+                    label = row.label or row.key
+                    self.add("superseded", label, _REASONS["superseded"], row.number, group=row.group_name)
+        if options.removal is None:
+            for gone in plan.gone():
+                self.add("stale", gone.label, _REASONS["stale"], None, gone.remote_id, gone.group_name)
 
-def report_unrecorded(outcomes: Sequence[Outcome], findings: Findings) -> None:
-    """List documents that exist, or may exist, and that the ledger could not record."""
-    for outcome in outcomes:
-        if outcome.state in {"created", "ambiguous"}:
-            reason = "created, but the ledger could not record it"
-            if outcome.state == "ambiguous":
-                reason = outcome.error or _REASONS["unresolved"]
-            ids = [outcome.remote_id] if outcome.remote_id else []
-            findings.add(Finding("ambiguous", outcome.claim.label, reason, None, ids, outcome.claim.group))
+    def run(self, ledger: Ledger, scope_ledger: ScopeLedger, plan: Plan, unrecorded: Collection[str]) -> Counter[Kind]:
+        """
+        List what this run, by any of its tries, has left for a person.
 
+        :param unrecorded: Keys of the rows whose outcome is known, but not recorded.
+        :return: Number of findings by kind.
+        """
+        count: Counter[Kind] = Counter()
+        scope, source, run = scope_ledger.scope.id, scope_ledger.source, scope_ledger.run
+        for which, kind in _KINDS.items():
+            selected = Filter(which=which, scope=scope, source=source, run=run)
+            if which == "superseded":
+                # Any run may have created the document; this one has superseded it.
+                selected = Filter(which=which, scope=scope, source=source, superseded_by=run)
+            with ledger.connect() as connection:
+                for chunk in chunks(queries.all_entries(connection, ledger.clock, selected)):
+                    numbers = plan.numbers_of([row["key"] for row in chunk])
+                    found = [row for row in chunk if row["key"] not in unrecorded]
+                    count[kind] += len(found)
+                    self.documents(kind, found, numbers)
+        return count
 
-def report_stale(stale: Sequence[Mapping[str, Any]], findings: Findings, reasons: Mapping[str, str]) -> None:
-    """
-    List documents whose rows are gone.
+    def documents(self, kind: Kind, rows: Iterable[Mapping[str, Any]], numbers: Mapping[str, int]) -> None:
+        """
+        List attempts of the ledger.
 
-    :param stale: Their attempts, without those of removed documents.
-    """
-    for row in stale:
-        reason = STALE
-        remote_id = row["remote_id"]
-        if remote_id in reasons:
-            reason = f"its document remains as it is: {reasons[remote_id]}"
-        findings.add(Finding("stale", row["label"], reason, None, [remote_id] if remote_id else [], row["group_name"]))
+        :param numbers: Number of a row in the source by its key.
+        """
+        for row in rows:
+            reason = _REASONS.get(kind) or row["error"] or ""
+            if kind == "draft":
+                reason = needs_attention(row["status"], self.words) or ""
+            if kind == "ambiguous":
+                reason = row["error"] or reason
+            if row["remote_id"] in self.reasons:
+                reason = f"its document remains as it is: {self.reasons[row['remote_id']]}"
+            self.add(kind, row["label"], reason, numbers.get(row["key"]), row["remote_id"], row["group_name"])
+
+    def unrecorded(self, outcomes: Sequence[Outcome]) -> None:
+        """List documents that exist, or may exist, and that the ledger could not record."""
+        reasons = {"created": "created, but the ledger could not record it", "ambiguous": _LOST}
+        for outcome in outcomes:
+            if outcome.state in reasons:
+                claim = outcome.claim
+                reason = outcome.error or reasons[outcome.state]
+                self.add("ambiguous", claim.label, reason, None, outcome.remote_id, claim.group)

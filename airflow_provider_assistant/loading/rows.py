@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import NoneType
 from typing import Any, Protocol, TypeAlias
 
@@ -14,6 +14,7 @@ from airflow_provider_assistant.api.payloads import Payload, checked
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.keys import key_label, short_label, whole_label
 from airflow_provider_assistant.ledger import hash_of
+from airflow_provider_assistant.loading.decide import PlannedRow
 from airflow_provider_assistant.tables import Batch, Note
 from airflow_provider_assistant.tables.fingerprints import (
     bad_row_key,
@@ -25,43 +26,18 @@ from airflow_provider_assistant.tables.fingerprints import (
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
-    """
-    Hold what a row says.
-
-    :param label: Its key as readable text.
-    :param place: Its position in the source, such as ``faq.csv, line 7``.
-    :param payload: What its call is made of, as text. None if the row is bad.
-    :param problem: Why the row is bad. None if it is not.
-    """
-
-    label: str
-    place: str
-    payload: str | None = None
-    problem: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class RowBatch:
     """
-    Hold a batch of rows, by column.
+    Hold a batch of rows.
 
-    :param start: Number of the first row in the source, from 1.
-    :param keys: Hash of each row's key: of its key columns, or else of its whole content.
-    :param hashes: Hash of what each row says.
-    :param groups: Name of each row's page, file or ticket. Empty if rows have no groups.
-    :param without_key: Positions of the rows whose key is not known. Each may be any row of the source.
-    :param problems: Why a row cannot be sent, by its position.
-    :param text: Returns what the row at a position says.
+    :param rows: The rows; the reason of one says why it cannot be sent.
+    :param complete: Returns a row with its label, its place, and its payload or the reason why it is bad.
+    :param has_groups: Whether rows have groups, such as pages, files or tickets.
     """
 
-    start: int
-    keys: list[str]
-    hashes: list[str]
-    text: Callable[[int], Text]
-    groups: list[str | None] = field(default_factory=list)
-    without_key: frozenset[int] = frozenset()
-    problems: Mapping[int, str] = field(default_factory=dict)
+    rows: list[PlannedRow]
+    complete: Callable[[PlannedRow], PlannedRow] = lambda row: row
+    has_groups: bool = False
 
 
 # What a source yields.
@@ -151,32 +127,30 @@ class TableRows:
         keys = hashes_of(texts, len(batch))
         if not self._key_columns:
             # The whole content identifies a row.
-            keys = list(hashes)
+            keys = hashes
             without_key |= self._incomplete(fields) | batch.problems_of(self._columns.values()).keys()
-        for position in without_key:
-            keys[position] = bad_row_key(batch.start + position)
         groups, bad_groups = self._groups(batch)
         compared = [*self._key_columns, *self._group_columns]
         problems = bad_groups | bad_keys | batch.problems_of(self._columns.values(), compared)
-        return RowBatch(
-            start=batch.start,
-            keys=keys,
-            hashes=hashes,
-            groups=groups,
-            without_key=frozenset(without_key),
-            problems=problems,
-            text=functools.partial(self._text, batch, fields, texts, problems),
-        )
+        rows = []
+        for position, (key, content_hash, group) in enumerate(zip(keys, hashes, groups, strict=True)):
+            number, has_key = batch.start + position, position not in without_key
+            own_key = key if has_key else bad_row_key(number)
+            problem = problems.get(position, "")
+            rows.append(PlannedRow(number, own_key, content_hash, group, has_key, "unchanged", problem))
+        complete = functools.partial(self._complete, batch, fields, texts)
+        return RowBatch(rows, complete, has_groups=bool(self._group_columns))
 
     def _groups(self, batch: Batch) -> tuple[list[str | None], dict[int, str]]:
         """Return the group of each row; and why a row has none, by its position."""
+        groups: list[str | None] = [None] * len(batch)
         if not self._group_columns:
-            return [], {}
+            return groups, {}
         texts, problems = key_texts(batch.columns, self._group_columns, "group column")
         problems |= batch.problems_of((), self._group_columns)
-        groups: list[str | None] = []
         for position, values in enumerate(zip(*texts, strict=True)):
-            groups.append(None if position in problems else group_of(whole_label(self._group_columns, values)))
+            if position not in problems:
+                groups[position] = group_of(whole_label(self._group_columns, values))
         return groups, problems
 
     def _incomplete(self, fields: Mapping[str, list[Any]]) -> set[int]:
@@ -191,33 +165,26 @@ class TableRows:
             positions.update(position for position, value in enumerate(filled) if not isinstance(value, allowed_types))
         return positions
 
-    def _text(
-        self,
-        batch: Batch,
-        fields: Mapping[str, list[Any]],
-        keys: Sequence[list[str | None]],
-        problems: Mapping[int, str],
-        position: int,
-    ) -> Text:
-        """Return what a row says."""
+    def _complete(
+        self, batch: Batch, fields: Mapping[str, list[Any]], keys: Sequence[list[str | None]], row: PlannedRow
+    ) -> PlannedRow:
+        """Return a row with what it says."""
+        position = row.number - batch.start
         values = {name: column[position] for name, column in fields.items()}
-        place = batch.place(position)
+        label = content_label(values)
         if self._key_columns:
             label = key_label(self._key_columns, [column[position] for column in keys])
-        else:
-            label = content_label(values)
-        problem = problems.get(position)
-        if problem is None:
+        place, problem = batch.place(position), row.reason
+        if not problem:
             try:
                 document = checked(self._payload, {**self._constants, **values}, names=self._names)
             except AssistantInputError as error:
                 problem = str(error)
             else:
-                return Text(label, place, document.model_dump_json(exclude_none=True))
+                return row._replace(label=label, place=place, payload=document.model_dump_json(exclude_none=True))
         # The number of a row is shown anyway; a file and its line are not.
-        if "line" in place:
-            problem = f"{place}: {problem}"
-        return Text(label, place, problem=problem)
+        reason = f"{place}: {problem}" if "line" in place else problem
+        return row._replace(label=label, place=place, reason=reason)
 
 
 def group_of(name: str) -> str:

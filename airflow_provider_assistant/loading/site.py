@@ -9,14 +9,14 @@ of any source needs. Every change may be repeated, so a later load goes on with 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
 
 from airflow_provider_assistant.api.document_routes import Change, DocumentRoutes, route_of
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.ledger import ScopeLedger
+from airflow_provider_assistant.loading.counts import LoadCounts
 from airflow_provider_assistant.loading.options import LoadOptions
-from airflow_provider_assistant.loading.site_list import RouteMissingError, SiteClient
+from airflow_provider_assistant.loading.site_client import RouteMissingError, SiteClient
 from airflow_provider_assistant.texts import counted
 
 log = logging.getLogger(__name__)
@@ -47,41 +47,27 @@ def check_routes(options: LoadOptions, routes: DocumentRoutes | None) -> None:
         route_of(routes, "delete")
 
 
-@dataclass(slots=True)
-class Changed:
-    """
-    Report what was changed on a site.
-
-    :param removed: Ids of the documents that were deactivated or deleted.
-    :param reasons: Why a document stays as it is, by its id.
-    """
-
-    activated: int = 0
-    deactivated: int = 0
-    deleted: int = 0
-    not_activated: int = 0
-    not_removed: int = 0
-    removed: set[str] = field(default_factory=set)
-    reasons: dict[str, str] = field(default_factory=dict)
-
-
 class SiteChanges:
     """
     Change the documents of a source on its site after its rows were loaded.
 
-    :ivar changed: What was changed.
+    :param counts: Counts of the load, to which those of the changes are added.
+    :ivar removed: Ids of the documents that were deactivated or deleted.
+    :ivar reasons: Why a document stays as it is, by its id.
     """
 
-    def __init__(self, site: SiteClient, ledger: ScopeLedger, options: LoadOptions) -> None:
-        self.changed = Changed()
+    def __init__(self, site: SiteClient, ledger: ScopeLedger, options: LoadOptions, counts: LoadCounts) -> None:
+        self.removed: set[str] = set()
+        self.reasons: dict[str, str] = {}
         self._site = site
         self._ledger = ledger
         self._options = options
+        self._counts = counts
 
     async def apply(
         self,
         inactive: Sequence[str],
-        superseded: dict[str, str | None],
+        superseded: Mapping[str, str | None],
         stale: Sequence[str],
         created: Collection[str],
     ) -> None:
@@ -104,13 +90,17 @@ class SiteChanges:
             await self._site.look()
             if self._site.routes.activate is not None:
                 await self._activate(inactive)
-            await self._wait_until_in_use(new_ids)
-            replaced = self._replaced(superseded)
+            # Waiting does not help a draft, or a document that could not be processed.
+            await self._site.look_until(
+                lambda: all(self._site.states.get(one, "processing") != "processing" for one in new_ids), READY
+            )
+            outdated = self._replaced(superseded)
             removable = self._without_waiting(stale, created)
             if self._options.removal == "deactivate":
                 await self._remove("deactivate", removable)
-                removable = []
-            await self._remove("delete", [*replaced, *removable])
+            else:
+                outdated += removable
+            await self._remove("delete", outdated)
         except RouteMissingError as missing:
             log.warning(
                 "The documents of %s stay as they are, because the service does not have a route that "
@@ -118,43 +108,30 @@ class SiteChanges:
                 self._ledger.scope.site,
                 missing,
             )
-            self.changed.reasons |= dict.fromkeys([*superseded, *stale], "the service has no route to remove it")
+            self.reasons |= dict.fromkeys([*superseded, *stale], "the service has no route to remove it")
 
     async def _activate(self, inactive: Sequence[str]) -> None:
         in_use = self._site.among(inactive, {"active"})
         drafts = [one for one in inactive if one not in in_use]
-        refused = await self._site.change("activate", drafts) if drafts else {}
-        self._not_activated(refused)
+        refused = await self._site.change("activate", drafts)
         accepted = [one for one in drafts if one not in refused]
         if accepted:
             await self._site.look()
-        await self._site.look_until(lambda: not self._site.among(accepted, {"draft", "other"}), VISIBLE)
+            await self._site.look_until(lambda: not self._site.among(accepted, {"draft", "other"}), VISIBLE)
         # Waiting does not help a document that could not be processed.
         left = self._site.among(accepted, {"draft", "other", "failed"})
-        self._not_activated({one: f"it was activated, and the list shows {self._site.states[one]}" for one in left})
+        refused |= {one: f"it was activated, and the list shows {self._site.states[one]}" for one in left}
         activated = [one for one in accepted if one not in left]
-        self.changed.activated += len(activated)
+        self._counts.not_activated += len(refused)
+        self._counts.activated += len(activated)
+        self.reasons |= refused
         self._ledger.set_documents([*in_use, *activated], status="active")
-
-    def _not_activated(self, reasons: dict[str, str]) -> None:
-        self.changed.not_activated += len(reasons)
-        self.changed.reasons |= reasons
-
-    async def _wait_until_in_use(self, new_ids: Collection[str]) -> None:
-        """Wait until new documents are ready. Waiting does not help a draft, or one that could not be processed."""
-
-        def is_waiting() -> bool:
-            return any(self._site.states.get(one, "processing") == "processing" for one in new_ids)
-
-        await self._site.look_until(lambda: not is_waiting(), READY)
 
     def _is_in_use(self, document_id: str) -> bool:
         """Return whether a new document is in use; True if the list cannot show it."""
-        if not self._site.can_look:
-            return True
-        return self._site.states.get(document_id, "processing") in {"active", "unknown"}
+        return not self._site.can_look or self._site.states.get(document_id) in {"active", "unknown"}
 
-    def _replaced(self, superseded: dict[str, str | None]) -> list[str]:
+    def _replaced(self, superseded: Mapping[str, str | None]) -> list[str]:
         """Return the superseded documents whose newer ones are in use, and keep the others."""
         replaced = []
         for document_id, newer in superseded.items():
@@ -162,16 +139,17 @@ class SiteChanges:
                 replaced.append(document_id)
             else:
                 state = self._site.states.get(newer, "not in the list")
-                self._keep([document_id], f"the newer document {newer} is not in use: {state}")
+                self._keep({document_id: f"the newer document {newer} is not in use: {state}"})
         return replaced
 
-    def _without_waiting(self, stale: Sequence[str], created: Collection[str]) -> Sequence[str]:
+    def _without_waiting(self, stale: Sequence[str], created: Collection[str]) -> list[str]:
         """Return the stale documents; none, if a new document is not in use."""
         waiting = sorted(one for one in created if not self._is_in_use(one))
-        if stale and waiting:
-            self._keep(stale, f"{counted(len(waiting), 'new document')} not in use, such as {waiting[0]}")
-            return []
-        return stale
+        if not waiting:
+            return list(stale)
+        reason = f"{counted(len(waiting), 'new document')} not in use, such as {waiting[0]}"
+        self._keep(dict.fromkeys(stale, reason))
+        return []
 
     async def _remove(self, change: Change, outdated: Sequence[str]) -> None:
         """Remove documents from use, see that they are gone, and record it."""
@@ -195,25 +173,23 @@ class SiteChanges:
             return {one for one in present if one in self._site.states}
 
         await self._site.look_until(lambda: not still_there(), VISIBLE)
-        self._keep(still_there(), f"the service accepted the request to {change} it, but its list shows no change")
-        removed = [one for one in outdated if one not in self.changed.reasons]
+        unseen = f"the service accepted the request to {change} it, but its list shows no change"
+        self._keep(dict.fromkeys(still_there(), unseen))
+        removed = [one for one in outdated if one not in self.reasons]
         # Counted first: the service has changed them, whether or not the ledger can record it.
-        self.changed.removed.update(removed)
+        self.removed.update(removed)
         if change == "delete":
-            self.changed.deleted += len(removed)
+            self._counts.deleted += len(removed)
         else:
-            self.changed.deactivated += len(removed)
+            self._counts.deactivated += len(removed)
         self._ledger.set_documents(removed, state="removed")
 
     async def _change(self, change: Change, ids: Sequence[str]) -> list[str]:
         """Change documents; keep those that the service refuses, and return the others."""
-        if not ids:
-            return []
         refused = await self._site.change(change, ids)
-        for document_id, reason in refused.items():
-            self._keep([document_id], reason)
+        self._keep(refused)
         return [one for one in ids if one not in refused]
 
-    def _keep(self, ids: Collection[str], reason: str) -> None:
-        self.changed.not_removed += len(ids)
-        self.changed.reasons |= dict.fromkeys(ids, reason)
+    def _keep(self, reasons: Mapping[str, str]) -> None:
+        self._counts.not_removed += len(reasons)
+        self.reasons |= reasons

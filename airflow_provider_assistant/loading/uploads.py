@@ -6,18 +6,18 @@ import contextlib
 import functools
 import hashlib
 import json
-from collections import defaultdict
+import mimetypes
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO
 
 from airflow_provider_assistant.api.call import Call, Upload
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.keys import short_label
 from airflow_provider_assistant.ledger import hash_of
-from airflow_provider_assistant.loading.rows import RowBatch, RowStream, Text, check_count
-from airflow_provider_assistant.storage.allowed_root import open_inside
-from airflow_provider_assistant.storage.paths import StoragePath
+from airflow_provider_assistant.loading.decide import PlannedRow
+from airflow_provider_assistant.loading.rows import RowBatch, RowStream, check_count
+from airflow_provider_assistant.storage.opening import StoragePath, open_inside
 from airflow_provider_assistant.tables import Note
 from airflow_provider_assistant.tables.fingerprints import encoded
 from airflow_provider_assistant.texts import counted, storable
@@ -69,24 +69,26 @@ class FileRows:
         yield from self._notes
         check_count(len(self._files), self._allow_empty)
         for number, (name, path) in enumerate(self._files, start=1):
-            yield self._read(number, name, path)
+            yield RowBatch([self._read(number, name, path)])
 
-    def _read(self, number: int, name: str, path: StoragePath) -> RowBatch:
-        key = hash_of(encoded([name]))
-        label = short_label(storable(name))
-        place = f"file {name!r}"
-        version = ""
+    def _read(self, number: int, name: str, path: StoragePath) -> PlannedRow:
+        row = PlannedRow(
+            number,
+            hash_of(encoded([name])),
+            # No content has this hash.
+            hash_of(encoded([name, None])),
+            None,
+            label=short_label(storable(name)),
+            place=f"file {name!r}",
+        )
         try:
             content, version = self._content_of(path)
             self._upload(path, self._sent_as[name])
-        except (OSError, AssistantInputError) as error:
-            problem = str(error) if isinstance(error, AssistantInputError) else _unreadable(path, error)
-            text = Text(label, place, problem=problem)
-            # No content has this hash.
-            return RowBatch(number, [key], [hash_of(encoded([name, None]))], lambda _: text, problems={0: problem})
-        payload = json.dumps({"number": number, "version": version})
-        text = Text(label, place, payload)
-        return RowBatch(number, [key], [content], lambda _: text)
+        except AssistantInputError as error:
+            return row._replace(reason=str(error))
+        except OSError as error:
+            return row._replace(reason=_unreadable(path, error))
+        return row._replace(content_hash=content, payload=json.dumps({"number": number, "version": version}))
 
     def _content_of(self, path: StoragePath) -> tuple[str, str]:
         """Return the hash of a file's content, and its version when it was read."""
@@ -105,30 +107,20 @@ class FileRows:
         """
         fields = json.loads(payload)
         name, path = self._files[fields["number"] - 1]
-        try:
-            upload = self._upload(path, self._sent_as[name])
-        except AssistantInputError as error:
-            # The file is gone. That concerns only its row, so it is not an error of the load.
-            refuse = functools.partial(_refuse, error)
-            return self._call(Upload(refuse, self._sent_as[name], "application/octet-stream"))
-        opened = functools.partial(_opened, upload, path, fields["version"])
-        return self._call(replace(upload, open=opened))
+        file_name = self._sent_as[name]
+        kind, _encoding = mimetypes.guess_type(file_name)
+        opened = functools.partial(self._opened, path, file_name, fields["version"])
+        return self._call(Upload(opened, file_name, kind or "application/octet-stream"))
 
-
-def _refuse(error: AssistantInputError) -> NoReturn:
-    """Raise an error instead of opening a file."""
-    raise error
-
-
-@contextlib.contextmanager
-def _opened(upload: Upload, path: StoragePath, version: str) -> Iterator[BinaryIO]:
-    """Open a file, and refuse it if it is not the one that was hashed."""
-    with upload.open() as file:
-        if _version(path) != version:
-            raise AssistantInputError(
-                f"file {str(path)!r} has changed since it was checked", todo="The next run sends it.", field="file"
-            )
-        yield file
+    @contextlib.contextmanager
+    def _opened(self, path: StoragePath, file_name: str, version: str) -> Iterator[BinaryIO]:
+        """Open a file, and refuse it if it is gone or not the one that was hashed."""
+        with self._upload(path, file_name).open() as file:
+            if _version(path) != version:
+                raise AssistantInputError(
+                    f"file {str(path)!r} has changed since it was checked", todo="The next run sends it.", field="file"
+                )
+            yield file
 
 
 def _version(path: StoragePath) -> str:
@@ -178,12 +170,8 @@ def upload_names(names: Sequence[str]) -> dict[str, str]:
     for name in names:
         is_whole_path = name.startswith("/") or "://" in name
         joined[name] = name.rstrip("/").rpartition("/")[2] if is_whole_path else name.replace("/", "-")
-    uses: defaultdict[str, int] = defaultdict(int)
-    for file_name in joined.values():
-        uses[file_name] += 1
-    return {
-        name: file_name if uses[file_name] == 1 else _with_hash(name, file_name) for name, file_name in joined.items()
-    }
+    uses = Counter(joined.values())
+    return {name: one if uses[one] == 1 else _with_hash(name, one) for name, one in joined.items()}
 
 
 def _with_hash(path: str, file_name: str) -> str:

@@ -44,13 +44,9 @@ class AssistantBaseOperator(BaseOperator):
 
     def emit_asset_events(self, context: Context, result: dict[str, Any]) -> dict[str, Any]:
         """
-        Set the result as the extra of the event of every outlet: an asset, a reference to one, or an alias.
+        Set the result as the extra of the event of every outlet, and return it.
 
-        An alias gets an event for each of :meth:`written_assets`.
-
-        :param context: Airflow's task context.
-        :param result: The result of the task.
-        :return: The result.
+        An outlet is an asset, a reference to one, or an alias, which gets an event for each of :meth:`written_assets`.
         """
         tell_outlets(context, self.outlets, result, self.written_assets())
         return result
@@ -67,9 +63,7 @@ class AssistantBaseOperator(BaseOperator):
         """
         Return the inputs and outputs of the run. OpenLineage's provider calls this if it is installed.
 
-        :param task_instance: The task instance that ended.
-        :return: The datasets that were read and written. Empty if nothing was written: OpenLineage then uses the
-            task's inlets and outlets.
+        If nothing was written, both are empty, and OpenLineage uses the task's inlets and outlets.
         """
         return operator_lineage(self.lineage_inputs() if self.lineage_outputs else (), self.lineage_outputs)
 
@@ -82,12 +76,7 @@ class AssistantBaseOperator(BaseOperator):
         return None
 
     def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
-        """
-        Return what the task was doing, for the log lines of a failure.
-
-        :param context: Airflow's task context.
-        :return: The operation and its object; what is safe; and the path of the findings.
-        """
+        """Return what the task was doing, for the error with which it fails."""
         return FailureContext(f"task {self.task_id!r}")
 
 
@@ -126,11 +115,5 @@ class AssistantOperator(AssistantBaseOperator):
         return self.hook.site()
 
     def asset_uri(self, kind: AssetKind, site_id: str | None = None) -> str:
-        """
-        Return the asset URI of a part of the site, see :func:`airflow_provider_assistant.assets.assistant_asset`.
-
-        :param kind: The part of the site, such as ``documents`` or ``chat``.
-        :param site_id: The site. Default: that of the task.
-        :return: The URI, such as ``assistant://assistant.example.com/help/documents``.
-        """
+        """Return the URI of a part of the site, see :func:`airflow_provider_assistant.assets.assistant_asset`."""
         return site_uri(urlsplit(self.hook.settings.client.base_url).netloc, self.hook.resolve_site_id(site_id), kind)

@@ -27,7 +27,7 @@ from airflow_provider_assistant.operators.links import AssistantDataLink
 from airflow_provider_assistant.operators.runs import check_own_path, warn_of_findings
 from airflow_provider_assistant.operators.source import AssistantSourceOperator
 from airflow_provider_assistant.operators.tries import note_result, recorded_as
-from airflow_provider_assistant.storage.paths import object_storage_path, writable_file
+from airflow_provider_assistant.storage.opening import object_storage_path, writable_file
 from airflow_provider_assistant.texts import counted
 from airflow_provider_assistant.triggers import events
 from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger

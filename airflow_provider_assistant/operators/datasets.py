@@ -16,7 +16,7 @@ from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.observability.lineage import table_at
 from airflow_provider_assistant.operators.base import AssistantBaseOperator
 from airflow_provider_assistant.operators.runs import day_of_run
-from airflow_provider_assistant.storage.paths import object_storage_path
+from airflow_provider_assistant.storage.opening import object_storage_path
 from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:

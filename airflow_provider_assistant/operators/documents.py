@@ -18,10 +18,10 @@ from airflow_provider_assistant.loading.rows import Rows, TableRows
 from airflow_provider_assistant.loading.uploads import FileRows
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.operators.loads import AssistantLoadOperator
-from airflow_provider_assistant.operators.source import AssistantSourceOperator
+from airflow_provider_assistant.operators.source import AssistantSourceOperator, files_in
 from airflow_provider_assistant.source_account import SourceAccount
-from airflow_provider_assistant.storage.paths import StoragePath
-from airflow_provider_assistant.storage.source_files import files_in, storage_files
+from airflow_provider_assistant.storage.listing import storage_files
+from airflow_provider_assistant.storage.opening import StoragePath
 from airflow_provider_assistant.storage.uploads import as_upload
 from airflow_provider_assistant.tables import notes_of
 
@@ -29,6 +29,9 @@ from airflow_provider_assistant.tables import notes_of
 class AssistantLoadRowsOperator(AssistantSourceOperator, AssistantLoadOperator):
     """
     Base of the operators that create one document per row.
+
+    An operator reads the whole source before it sends the first row. It does not send rows that the ledger records as
+    created: a re-run, a retry or a second task with the same rows creates no duplicates.
 
     :param group_columns: Column or columns with the page, file or ticket that a row is a part of, such as ``parent`` of
         chunks. All rows of a group belong to one task. With ``missing_in="groups"``, the load then finds the rows that
@@ -79,9 +82,6 @@ class AssistantLoadQAOperator(AssistantLoadRowsOperator):
     """
     Create one question-and-answer document per row (``POST …/documents/qa``), each row once.
 
-    The operator reads the whole source before it sends the first row. It does not send rows that the ledger records as
-    created: a re-run, a retry or a second task with the same rows creates no duplicates.
-
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
         :doc:`/load/load-dataframe`
@@ -103,9 +103,6 @@ class AssistantLoadQAOperator(AssistantLoadRowsOperator):
 class AssistantLoadTextOperator(AssistantLoadRowsOperator):
     """
     Create one text document per row (``POST …/documents/text``), each row once.
-
-    The operator reads the whole source before it sends the first row. It does not send rows that the ledger records as
-    created: a re-run, a retry or a second task with the same rows creates no duplicates.
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:

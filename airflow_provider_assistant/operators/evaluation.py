@@ -38,13 +38,11 @@ from airflow_provider_assistant.operators.base import AssistantBaseOperator
 from airflow_provider_assistant.operators.datasets import publish_run
 from airflow_provider_assistant.operators.links import AssistantReportLink
 from airflow_provider_assistant.operators.runs import instance_suffix
-from airflow_provider_assistant.operators.source import UntemplatedField
+from airflow_provider_assistant.operators.source import UntemplatedField, files_in
 from airflow_provider_assistant.operators.tries import note_result, recorded_as
-from airflow_provider_assistant.storage.paths import storage_path
-from airflow_provider_assistant.storage.source_files import files_in
+from airflow_provider_assistant.storage.opening import storage_path
 from airflow_provider_assistant.tables import Columns, read_rows
 from airflow_provider_assistant.tables.whole import table_of
-from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -205,9 +203,9 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         from airflow_provider_assistant.evaluation.runs import RunFolder
         from airflow_provider_assistant.evaluation.scorers import scorers_of
 
+        name, run = self._name(context), self._run(context)
         criteria = self._criteria(self.scorers)
-        run = self._run(context)
-        folder = RunFolder.of(self.output_path, self._name(context), context["dag_run"].run_after, str(run["run_id"]))
+        folder = RunFolder.of(self.output_path, name, context["dag_run"].run_after, str(run["run_id"]))
         folder.check_owner(run)
         scorers = scorers_of(self.scorers, self.refusal_phrases)
         self.judges = self._judges(self.scorers)
@@ -215,8 +213,9 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         if not answers.num_rows:
             return self._empty_result(context)
         expectations = None if self.expectations is None else self._table(self.expectations)
+        self.folder = folder
         job = EvaluationJob(
-            name=self._name(context),
+            name=name,
             cases=read_cases(answers, expectations, key_columns=self.key_columns),
             folder=folder,
             scorers=scorers,
@@ -227,7 +226,6 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
             run=run,
             site=self._site().get("site_id"),
         )
-        self.folder = folder
         evaluation = evaluate(job)
         self.report = folder.report
         lake_file = self._publish(context, evaluation) if self.lake_path else None
@@ -262,11 +260,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         return [*files_in(self.answers), *files_in(self.expectations)]
 
     def _check_arguments(self) -> None:
-        """
-        Validate the arguments that are not templates, so that mistakes show when the DAG is parsed.
-
-        :raises AssistantInputError: An argument is invalid.
-        """
+        """Check the arguments that are not templates, so that mistakes show when the DAG is parsed."""
         from airflow_provider_assistant.evaluation.scorers import check_name, checked_phrases
 
         names = None
@@ -291,23 +285,20 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
 
     def _judges(self, names: Sequence[str]) -> Judge | None:
         """Return the judges among the scorers; None if no scorer asks a model and no option is given."""
+        if self.judge is None and not any(name.startswith(JUDGE) for name in names):
+            return None
         from airflow_provider_assistant.evaluation.judge import Judge
 
-        has_judge = self.judge is not None or any(name.startswith(JUDGE) for name in names)
-        return Judge(self.judge, names) if has_judge else None
+        return Judge(self.judge, names)
 
     def _table(self, source: Any) -> pa.Table:
         rows = read_rows(source, Columns(rest=True), csv_options=self.csv_options, allow_empty=self.allow_empty)
         return table_of(rows)
 
     def _empty_result(self, context: Context) -> dict[str, Any]:
-        """
-        Return the result of an evaluation without answers.
-
-        :raises AssistantInputError: ``allow_empty`` is False.
-        """
         from airflow_provider_assistant.evaluation.results import empty_result
 
+        name = self._name(context)
         if not self.allow_empty:
             raise AssistantInputError(
                 "answers has no rows",
@@ -315,64 +306,48 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
                 todo="If empty answers are valid, set allow_empty=True.",
                 field="answers",
             )
-        self.log.info("%s: no answers; no files are written and the gate is not judged.", self._name(context))
-        return self.emit_asset_events(context, empty_result(self._name(context), self.scorers))
+        self.log.info("%s: no answers; no files are written and the gate is not judged.", name)
+        return self.emit_asset_events(context, empty_result(name, self.scorers))
 
     def _name(self, context: Context) -> str:
-        return self.name or self._task_name(context)
-
-    def _task_name(self, context: Context) -> str:
-        return f"{task_name(self.dag_id, self.task_id)}{instance_suffix(RunRef.of(context))}"
+        return self.name or f"{task_name(self.dag_id, self.task_id)}{instance_suffix(RunRef.of(context))}"
 
     def _run(self, context: Context) -> dict[str, str | None]:
         """Return the ids and the times of the task instance, for ``summary.json``."""
-        run = RunRef.of(context)
-        dag_run = context["dag_run"]
-        run_ids: dict[str, str | None] = {
+        run, dag_run = RunRef.of(context), context["dag_run"]
+        return {
             "dag_id": run.dag_id,
             "run_id": run.run_id,
             "task_id": run.task_id,
             "map_index": str(run.map_index) if run.map_index >= 0 else None,
-        }
-        if run.region:
             # Iterations of a loop (Airflow 3.4) differ only in their region.
-            run_ids["region"] = run.region
-        run_ids["logical_date"] = dag_run.logical_date.isoformat() if dag_run.logical_date else None
-        run_ids["run_after"] = dag_run.run_after.isoformat()
-        return run_ids
+            **({"region": run.region} if run.region else {}),
+            "logical_date": dag_run.logical_date.isoformat() if dag_run.logical_date else None,
+            "run_after": dag_run.run_after.isoformat(),
+        }
+
+    def _site(self) -> Mapping[str, str | None]:
+        """Return what identifies the site that answered; empty if not known."""
+        return site_of(storage_path(self.answers)) if isinstance(self.answers, str) else {}
 
     def _publish(self, context: Context, evaluation: Evaluation) -> str:
         """Replace this run's file in the dataset ``evaluations``, and return its path."""
         from airflow_provider_assistant.evaluation.results import evaluation_rows
 
-        site = self._site()
-        rows = [{**row, **site} for row in evaluation_rows(evaluation, context["dag_run"].logical_date)]
+        site, moment = self._site(), context["dag_run"].logical_date
+        rows = [{**row, **site} for row in evaluation_rows(evaluation, moment)]
         return publish_run(self, context, rows, str(self.lake_path), datasets.EVALUATIONS, self.timezone).path
-
-    def _site(self) -> Mapping[str, str | None]:
-        """Return what identifies the site that answered; empty if not known."""
-        if not isinstance(self.answers, str):
-            return {}
-        return site_of(storage_path(self.answers))
 
     def _finish(self, context: Context, evaluation: Evaluation, lake_file: str | None) -> dict[str, Any]:
         """Log the verdict, then fail, skip or succeed as ``on_fail`` says."""
-        from airflow_provider_assistant.evaluation.results import failures_text, task_result
+        from airflow_provider_assistant.evaluation import results
 
         summary = evaluation.summary
-        result = task_result(evaluation, lake_file)
+        result = results.task_result(summary, evaluation.job.folder, lake_file)
         self._log_verdict(evaluation, result)
-        metrics.evaluation(
-            summary.name,
-            summary.gate.verdict,
-            means=summary.means,
-            coverage=result["coverage"],
-            pass_rate=result["pass_rate"],
-        )
-        from airflow_provider_assistant.evaluation.scores import to_table
-
-        scores = to_table(evaluation.scores, evaluation.cases, evaluation.job.criteria.pass_if)
-        self.lineage_outputs = (table_at(result["scores_path"], scores), *self.lineage_outputs)
+        shown = {name: result[name] for name in ("means", "coverage", "pass_rate")}
+        metrics.evaluation(summary.name, summary.gate.verdict, **shown)
+        self.lineage_outputs = (table_at(result["scores_path"], evaluation.table), *self.lineage_outputs)
         note_result(self, result)
         returned = self.emit_asset_events(context, result)
         if summary.gate.verdict != "failed" or self.on_fail == "report":
@@ -383,10 +358,16 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
             for key, value in {**items, "return_value": returned}.items():
                 context["ti"].xcom_push(key, value)
         if self.on_fail == "fail":
+            way_out = "If the limits are too strict, change the gate."
+            if summary.gate.is_worse:
+                way_out = (
+                    f"If the change is wanted, accept it: set baseline={str(evaluation.job.folder.path)!r}, or give "
+                    "the evaluation a new name, so that it is not compared with the runs before."
+                )
             raise AssistantGateFailedError(
-                f"Gate failed: {failures_text(summary.gate.rules)} ({summary.name})",
+                f"Gate failed: {results.failures_text(summary.gate.rules)} ({summary.name})",
                 todo=f"Open the report: {result['report_path']}. A retry would judge the same answers: repair the "
-                f"assistant or the golden set and ask again. {self._way_out(evaluation)}",
+                f"assistant or the golden set and ask again. {way_out}",
             )
         relatives = context["task"].get_direct_relatives(upstream=False)
         downstream = [task for task in relatives if not task.is_teardown]
@@ -395,35 +376,16 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         self.skip(ti=context["ti"], tasks=downstream)
         return returned
 
-    def _way_out(self, evaluation: Evaluation) -> str:
-        """Return how to accept a loss on purpose; without one, how to change the gate."""
-        if not evaluation.summary.gate.is_worse:
-            return "If the limits are too strict, change the gate."
-        return (
-            f"If the change is wanted, accept it: set baseline={str(evaluation.job.folder.path)!r}, or give the "
-            "evaluation a new name, so that it is not compared with the runs before."
-        )
-
     def _log_verdict(self, evaluation: Evaluation, result: Mapping[str, Any]) -> None:
         """Log the verdict, the rules and the failing questions."""
         from airflow_provider_assistant.evaluation.failing import failing_lines
-        from airflow_provider_assistant.evaluation.results import compared_text, means_text
+        from airflow_provider_assistant.evaluation.results import means_text, notes_of
 
         summary = evaluation.summary
-        self.log.info(
-            "%s: %s. Coverage %.4g, %s. Report: %s",
-            summary.name,
-            summary.gate.verdict,
-            result["coverage"],
-            means_text(summary.means),
-            result["report_path"],
-        )
-        if compared := compared_text(summary):
-            self.log.info("%s: %s", summary.name, compared)
+        figures = f"Coverage {result['coverage']:.4g}, {means_text(summary)}"
+        self.log.info("%s: %s. %s. Report: %s", summary.name, summary.gate.verdict, figures, result["report_path"])
         for rule in summary.gate.rules:
             level = logging.INFO if rule.verdict == "passed" else logging.WARNING
             self.log.log(level, "%s: %s (%s)", rule.word, rule.rule, rule.reason)
-        for line in failing_lines(evaluation):
+        for line in (*failing_lines(evaluation), *notes_of(summary)):
             self.log.info("%s", line)
-        if summary.judge_tokens:
-            self.log.info("%s: the judges used %s.", summary.name, counted(summary.judge_tokens, "token"))

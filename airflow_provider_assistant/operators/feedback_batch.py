@@ -24,7 +24,7 @@ from airflow_provider_assistant.operators.message import AssistantLedgerOperator
 from airflow_provider_assistant.operators.runs import findings_file, warn_of_findings
 from airflow_provider_assistant.operators.tries import note_result, recorded_as
 from airflow_provider_assistant.sending.batch import Batch
-from airflow_provider_assistant.storage.paths import storage_path
+from airflow_provider_assistant.storage.opening import storage_path
 from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import uuid
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,8 +23,7 @@ from airflow_provider_assistant.exceptions import (
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.task_parameters import check_given, check_rendered
 from airflow_provider_assistant.lake import datasets
-from airflow_provider_assistant.ledger import Kind, Ledger, RunRef, Scope, Try
-from airflow_provider_assistant.ledger.queries import documents_of
+from airflow_provider_assistant.ledger import Kind, RunRef, Scope
 from airflow_provider_assistant.loading.findings import FindingsFile, read_findings
 from airflow_provider_assistant.loading.options import (
     DEFAULTS,
@@ -44,17 +42,11 @@ from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.operators.base import AssistantOperator
 from airflow_provider_assistant.operators.datasets import publish_run
 from airflow_provider_assistant.operators.links import AssistantFindingsLink
-from airflow_provider_assistant.operators.load_counts import (
-    drafts_attention,
-    load_failure,
-    load_progress,
-)
 from airflow_provider_assistant.operators.runs import check_own_path, findings_file, warn_of_findings
-from airflow_provider_assistant.storage.paths import writable_file
+from airflow_provider_assistant.storage.opening import writable_file
 from airflow_provider_assistant.triggers.deferral import is_deferrable
 
 if TYPE_CHECKING:
-    from airflow_provider_assistant.loading.counts import LoadCounts
     from airflow_provider_assistant.loading.load import Load
 
 # Name of the asset alias of loads.
@@ -103,9 +95,8 @@ class AssistantLoadOperator(AssistantOperator):
     payload: ClassVar[type[Payload] | None] = None
     kind: ClassVar[Kind]
     group_columns: str | Sequence[str] = ()
-    # State of the current try.
+    # The load of the current try.
     _load: Load | None = None
-    _findings: FindingsFile | None = None
 
     def __init__(
         self,
@@ -147,7 +138,7 @@ class AssistantLoadOperator(AssistantOperator):
     @property
     def listed_findings(self) -> str | None:
         """Path of the findings of this try, or None if there are none."""
-        return self._findings.listed if self._findings else None
+        return self._load.findings.listed if self._load else None
 
     @abstractmethod
     def _rows(self, site_id: str) -> Rows:
@@ -197,11 +188,11 @@ class AssistantLoadOperator(AssistantOperator):
 
     def failure_context(self, context: Context) -> FailureContext:
         """Return the source and the counts of this try, for the log lines of a failure."""
-        return FailureContext(
-            doing=f"load of {self._source_name(context)!r} to {self.hook.location()}",
-            safe=load_progress(self._load, self.on_ambiguous) if self._load else NOTHING_SENT,
-            findings=self.listed_findings,
-        )
+        from airflow_provider_assistant.loading.run import load_progress
+
+        doing = f"load of {self._source_name(context)!r} to {self.hook.location()}"
+        safe = load_progress(self._load) if self._load else NOTHING_SENT
+        return FailureContext(doing, safe, self.listed_findings)
 
     def on_kill(self) -> None:
         """Stop sending, wait a few seconds for the replies to requests in flight, and record their outcome."""
@@ -225,86 +216,59 @@ class AssistantLoadOperator(AssistantOperator):
         return super().emit_asset_events(context, result)
 
     def _execute(self, context: Context, until: float) -> dict[str, Any]:
+        from airflow_provider_assistant.loading.load import LoadJob
+        from airflow_provider_assistant.loading.run import drafts_warning, end_of_load, opened_load
+
         check_own_path(self, context, "findings_path")
-        self._load = self._findings = None
+        self._load = None
         run = RunRef.of(context)
         scope = Scope(self.hook.site(), self.kind, self.namespace)
-        source = self._source_name(context)
-        with (
-            Ledger.open() as ledger,
-            ledger.of(scope, source, run, uuid.uuid4().hex) as attempts,
-            ledger.record_try(attempts, "load") as this_try,
-            self._open_findings(run) as findings,
-        ):
-            from airflow_provider_assistant.loading.load import Load, LoadJob
-
-            self._findings = findings
-            options = self.load_options
-            if run.map_index >= 0 and self.group_columns:
-                # A mapped task reads a part of the source: it can tell what is missing from its groups only.
-                options = replace(options, missing_in="groups")
-            job = LoadJob(
-                rows=self._rows(scope.site.site_id),
-                options=options,
-                settings=self.hook.settings.client,
-                routes=self.hook.settings.documents,
-                tenant_id=self.hook.known_tenant_id(),
-                has_whole_source=run.map_index < 0,
-            )
-            self._load = load = Load(job, ledger, attempts, findings)
+        options = self.load_options
+        if run.map_index >= 0 and self.group_columns:
+            # A mapped task reads a part of the source: it can tell what is missing from its groups only.
+            options = replace(options, missing_in="groups")
+        job = LoadJob(
+            rows=lambda: self._rows(scope.site.site_id),
+            options=options,
+            settings=self.hook.settings.client,
+            routes=self.hook.settings.documents,
+            tenant_id=self.hook.known_tenant_id(),
+            has_whole_source=run.map_index < 0,
+        )
+        findings = self._open_findings(run)
+        with opened_load(job, scope, self._source_name(context), run, findings) as load:
+            self._load = load
             try:
                 run_coroutine(load.run())
             except (AssistantRateLimitError, AssistantAmbiguousError) as error:
                 self._defer_after(error, until)
                 raise
             finally:
-                self._record(this_try, load, findings)
-            this_try.documents = ledger.read(documents_of, scope, source)
-            unlisted = findings.close()
-            return self._finished(context, this_try, unlisted)
-
-    def _record(self, this_try: Try, load: Load, findings: FindingsFile) -> None:
-        """Record and log the counts of a load."""
-        counts = load.counts
-        this_try.counts = counts.as_dict()
-        this_try.findings = findings.listed
-        this_try.first_findings = findings.first
-        this_try.needs_person = counts.need_person
-        self.log.info("Site %r, %s.", self.hook.resolve_site_id(), counts)
-        metrics.rows(self.kind, counts.outcomes)
-        metrics.drafts(self.kind, counts.drafts)
-
-    def _finished(self, context: Context, this_try: Try, unlisted: AssistantStorageError | None) -> dict[str, Any]:
-        """Return the result of a load that ran to its end, or raise the error that makes it fail."""
-        load, findings = self._load, self._findings
-        if load is None or findings is None:
-            raise RuntimeError("the load has not run")
-        counts: LoadCounts = load.counts
-        result = {
-            **counts.as_dict(),
-            "site_id": self.hook.resolve_site_id(),
-            "source": self._source_name(context),
-            "findings": findings.listed,
-        }
-        columns = dict.fromkeys(self.payload.model_fields, "string") if self.payload else {}
-        self.lineage_outputs = (LineageDataset(self.asset_uri("documents"), columns, rows=counts.created),)
-        if self.lake_path is not None and unlisted is None:
+                self.log.info("Site %r, %s.", scope.site.site_id, load.counts)
+                metrics.rows(self.kind, load.counts.outcomes)
+                metrics.drafts(self.kind, load.counts.drafts)
+            columns = dict.fromkeys(self.payload.model_fields, "string") if self.payload else {}
+            self.lineage_outputs = (LineageDataset(self.asset_uri("documents"), columns, rows=load.counts.created),)
+            failure = end_of_load(load)
             try:
                 self._publish_findings(context, findings)
             except AssistantStorageError as unpublished:
                 # What the load did is the more important error.
-                unlisted = unpublished
-        findings_sentence = f" Findings: {findings.listed}." if findings.listed else ""
-        attention = drafts_attention(counts, findings_sentence)
-        if attention:
-            log.warning("%s. %s %s", *attention)
-        failure = load_failure(load, self.load_options, findings_sentence)
-        if failure and unlisted:
-            self.log.error("%s", unlisted)
-        this_try.error = failure or unlisted
-        if this_try.error:
-            raise this_try.error
+                if failure:
+                    log.error("%s", unpublished)  # noqa: TRY400
+                failure = failure or unpublished
+            warning = drafts_warning(load)
+            if warning:
+                log.warning("%s", warning)
+            if failure:
+                raise failure
         warn_of_findings(findings.listed, findings.count)
+        result = {
+            **load.counts.as_dict(),
+            "site_id": scope.site.site_id,
+            "source": self._source_name(context),
+            "findings": findings.listed,
+        }
         return self.emit_asset_events(context, result)
 
     def _open_findings(self, run: RunRef) -> FindingsFile:
@@ -314,6 +278,10 @@ class AssistantLoadOperator(AssistantOperator):
         return FindingsFile(writable_file(self.findings_path, "findings_path"), dag_id=run.dag_id)
 
     def _publish_findings(self, context: Context, findings: FindingsFile) -> None:
+        """Write the findings to their dataset."""
+        is_lost = findings.count and not findings.listed
+        if self.lake_path is None or is_lost or findings.path is None:
+            return
         common = {
             "found_at": datetime.now(UTC),
             **self.hook.site().columns(),

@@ -14,7 +14,7 @@ from airflow_provider_assistant.hooks.task_parameters import is_given_later
 from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.loading.findings import findings_folder
 from airflow_provider_assistant.names import file_name
-from airflow_provider_assistant.storage.paths import StoragePath
+from airflow_provider_assistant.storage.opening import StoragePath
 
 log = logging.getLogger(__name__)
 

@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.hooks.task_parameters import check_given
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.operators.base import AssistantOperator
-from airflow_provider_assistant.storage.source_files import files_in
+from airflow_provider_assistant.storage.listing import listed_paths, split_glob
 from airflow_provider_assistant.tables import Batch, Columns, Note, read_rows
 from airflow_provider_assistant.tables.untemplated import without_templating
+
+
+def files_in(source: Any) -> list[LineageDataset]:
+    """
+    Return the files that a source refers to, without accessing them, for lineage.
+
+    :return: One entry per path, URL or folder; a glob is represented by its folder. Empty for rows and dataframes.
+    """
+    paths = [path for path in listed_paths(source) if isinstance(path, str | Path | ObjectStoragePath)]
+    # A dict, to keep the order and drop repetitions.
+    locations = dict.fromkeys(split_glob(str(path))[0] for path in paths)
+    return list(map(LineageDataset, locations))
 
 
 class UntemplatedField:

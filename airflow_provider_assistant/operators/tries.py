@@ -111,7 +111,7 @@ def _site(task: AssistantBaseOperator) -> Site:
 def _read_findings(this_try: Try) -> None:
     """Read the first findings from the file that the task has written."""
     from airflow_provider_assistant.loading.findings import first_findings
-    from airflow_provider_assistant.storage.paths import storage_path
+    from airflow_provider_assistant.storage.opening import storage_path
 
     try:
         this_try.first_findings = first_findings(storage_path(this_try.findings))

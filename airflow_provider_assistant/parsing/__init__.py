@@ -1,5 +1,5 @@
 """
-HTML, PDF and Office files and pages of websites as Markdown, parsed in a child process with limits.
+HTML, PDF and Office files as Markdown, parsed in a child process with limits.
 
 The libraries that parse them read what strangers wrote. A file may make them use all memory, never end or crash, and in
 a thread nothing could stop them. So :mod:`.child` runs ``python -m airflow_provider_assistant.parsing`` and limits its

@@ -1,167 +1,232 @@
-"""Files of PowerPoint and Excel as Markdown, and the check of all Office files."""
+"""
+The package that an Office file is: parts in XML, relations between them, and the words that stay in them.
+
+A parser reads parts with :meth:`Package.tree` and names what it leaves out of them. :meth:`Package.page` counts the
+words of all other parts, so that each word of a file is in its text or in a note.
+"""
 
 from __future__ import annotations
 
 import io
+import posixpath
+import re
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from datetime import date, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from airflow_provider_assistant.parsing.limits import LARGEST_ARCHIVE, MOST_MEMBERS, Text, UnreadableFileError
-from airflow_provider_assistant.parsing.markdown import escaped, heading, table
-from airflow_provider_assistant.parsing.sheets import SheetLayout
+from lxml import etree
 
+from airflow_provider_assistant.parsing.child import (
+    LARGEST_ARCHIVE,
+    MOST_MEMBERS,
+    UnreadableFileError,
+    library_call,
+)
+from airflow_provider_assistant.parsing.markdown import escaped
+from airflow_provider_assistant.parsing.pages import Note, Page
+
+# Values of attributes that stand for yes.
+ON = frozenset({"1", "on", "true"})
 # The format forbids document type definitions, with which a few bytes of XML become gigabytes.
 _DOCTYPES = tuple("<!DOCTYPE".encode(encoding) for encoding in ("utf-8", "utf-16-le", "utf-16-be"))
-_MIDNIGHT = " 00:00:00"
+# The first bytes of the formats before 2007, and of the envelope of an encrypted file.
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+# What stands between the words of XML, by the local name of an element.
+_MARKS = {"br": "\n", "cr": "\n", "den": "/", "p": "\n", "pt": "\n", "si": "\n", "tab": " ", "text": "\n"}
+_HAS_WORDS = re.compile(rb"<(?:\w+:)?(?:t|pt|text)[ />]")
+_WORD = re.compile(r"[^\W_]+")
+# Why the words of a part are not read, by the kind of a relation to it. Those that are expected come first.
+_EXPECTED = {
+    "comments": "in a comment",
+    "footer": "in a footer",
+    "glossaryDocument": "in a template",
+    "handoutMaster": "in a template",
+    "header": "in a header",
+    "notesMaster": "in a template",
+    "notesSlide": "in the notes of a slide",
+    "slideLayout": "in a template",
+    "slideMaster": "in a template",
+    "threadedComment": "in a comment",
+}
+_UNEXPECTED = {"chart": "in a chart", "chartEx": "in a chart", "diagramData": "in a diagram", "drawing": "in a drawing"}
+# The picture of a diagram has the words of its data.
+_COPY = "diagramDrawing"
 
 
-# Shapes of a slide that repeat on every one, or change from day to day: date, footer, header, number.
-_REPEATED_PLACEHOLDERS = frozenset({"dt", "ftr", "hdr", "sldNum"})
-
-
-def parse_pptx(content: bytes) -> dict[str, Any]:
+class Relation(NamedTuple):
     """
-    Return title and text of a PowerPoint file. Each slide is a section; hidden slides and notes are left out.
+    What a part uses.
 
-    :raises UnreadableFileError: The file is damaged, encrypted or too large.
+    :param kind: Such as ``hyperlink``.
+    :param target: Name of another part, or an address outside.
     """
-    import pptx
 
-    presentation = pptx.Presentation(checked_archive(content))
-    text = Text()
-    hidden = 0
-    for slide in presentation.slides:
-        # python-pptx has no other access to it.
-        if slide._element.get("show") in {"0", "false"}:  # noqa: SLF001
-            hidden += 1
-        else:
-            _add_slide(slide, text)
-    return {
-        "title": presentation.core_properties.title,
-        "text": str(text),
-        "left_out": [("slide", "is hidden", True, hidden)] if hidden else [],
-    }
+    kind: str
+    target: str
 
 
-def _add_slide(slide: Any, text: Text) -> None:
-    title_shape = slide.shapes.title
-    title = ""
-    if title_shape is not None:
-        title = title_shape.text_frame.text
-    text.add(heading(title, 2))
-    for shape in _ungrouped_shapes(slide.shapes):
-        if title_shape is not None and shape.shape_id == title_shape.shape_id:
-            continue
-        if not _REPEATED_PLACEHOLDERS.isdisjoint(shape.element.xpath(".//p:nvPr/p:ph/@type")):
-            continue
-        if shape.has_text_frame:
-            # python-pptx returns a line break within a paragraph as a vertical tab.
-            text.add(escaped(shape.text_frame.text.replace("\v", "\n")))
-        elif getattr(shape, "has_table", False):
-            text.add(table(_table_rows(shape.table)))
-    for relation in slide.part.rels.values():
-        if relation.reltype.endswith("/diagramData"):
-            text.add(escaped("\n".join(_diagram_texts(relation.target_part.blob))))
-
-
-def _table_rows(shape_table: Any) -> Iterator[list[str]]:
-    for row in shape_table.rows:
-        # The cells that a merged cell covers may have kept their text.
-        yield ["" if cell.is_spanned else cell.text for cell in row.cells]
-
-
-def _diagram_texts(content: bytes) -> Iterator[str]:
-    """Yield the texts of a diagram, which python-pptx does not read."""
-    from lxml import etree
-
-    for paragraph in etree.fromstring(content).iter("{*}p"):
-        text = "".join(part.text or "" for part in paragraph.iter("{*}t"))
-        if text.strip():
-            yield text
-
-
-def _ungrouped_shapes(shapes: Iterable[Any]) -> Iterator[Any]:
-    for shape in shapes:
-        is_group = hasattr(shape, "shapes")
-        if is_group:
-            yield from _ungrouped_shapes(shape.shapes)
-        else:
-            yield shape
-
-
-def parse_xlsx(content: bytes) -> dict[str, Any]:
+class Package:
     """
-    Return title and text of an Excel file. Each sheet is a section with a table; what is hidden is left out.
+    An Office file.
 
-    :raises UnreadableFileError: The file is damaged, encrypted or too large.
-    """
-    import openpyxl
-
-    workbook = openpyxl.load_workbook(checked_archive(content), read_only=True, data_only=True)
-    text = Text()
-    left_out: Counter[tuple[str, str, bool]] = Counter()
-    for sheet in workbook.worksheets:
-        if sheet.sheet_state != "visible":
-            left_out["sheet", "is hidden", True] += 1
-            continue
-        # A file may declare a sheet of a million rows, which would be filled up with empty ones.
-        sheet.reset_dimensions()
-        text.add(heading(sheet.title, 2))
-        with sheet._get_source() as source:  # noqa: SLF001 (openpyxl does not read these in this mode)
-            layout = SheetLayout(source.read())
-        rows = ([_cell_text(value) for value in row] for row in sheet.iter_rows(values_only=True))
-        text.add(table(layout.shown(rows)))
-        left_out += layout.left_out
-    return {
-        "title": workbook.properties.title,
-        "text": str(text),
-        "left_out": [(*what, count) for what, count in left_out.items()],
-    }
-
-
-def _cell_text(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, date | datetime):
-        # openpyxl reads a date as a datetime at midnight.
-        return str(value).removesuffix(_MIDNIGHT)
-    return str(value)
-
-
-def checked_archive(content: bytes) -> io.BytesIO:
-    """
-    Check the archive that an Office file is, and pack it again.
-
-    The libraries unpack members in one piece. A member that declares a false size would need the memory of its true
-    size, so they get an archive of what was read here.
-
-    :return: The archive, not compressed.
+    :ivar parts: Its parts in XML, by name. Pictures have no words.
+    :ivar main: Name of the part in which the file begins.
     :raises UnreadableFileError: It is not an archive, has too many members, is too large, or has a document type
         definition.
     """
-    packed = io.BytesIO()
-    try:
-        with (
-            zipfile.ZipFile(io.BytesIO(content)) as original,
-            zipfile.ZipFile(packed, "w") as copy,
-        ):
-            members = original.infolist()
-            if len(members) > MOST_MEMBERS:
-                raise UnreadableFileError(f"is an archive of more than {MOST_MEMBERS:,} members")
-            if sum(member.file_size for member in members) > LARGEST_ARCHIVE:
-                raise UnreadableFileError(f"is an archive of more than {LARGEST_ARCHIVE:,} bytes")
-            for member in members:
-                with original.open(member) as file:
-                    # read() with a size unpacks no more than these bytes.
-                    data = file.read(member.file_size)
-                is_xml = member.filename.endswith((".xml", ".rels"))
-                if is_xml and any(doctype in data for doctype in _DOCTYPES):
+
+    def __init__(self, content: bytes) -> None:
+        self.parts = _parts(content)
+        self._read: set[str] = set()
+        self._left_out: Counter[tuple[str, bool]] = Counter()
+        mains = self.related("", "officeDocument")
+        if not mains:
+            raise UnreadableFileError("is damaged (it has no document)")
+        self.main = mains[0]
+
+    def tree(self, name: str) -> Any:
+        """
+        Return the XML of a part. The caller reads its words, or leaves them out.
+
+        :raises UnreadableFileError: It is not XML.
+        """
+        self._read.add(name)
+        return _tree(self.parts[name])
+
+    def relations(self, name: str) -> dict[str, Relation]:
+        """
+        Return the relations of a part, by their id.
+
+        :param name: Empty for those of the file itself.
+        """
+        folder, file = posixpath.split(name)
+        content = self.parts.get(posixpath.join(folder, "_rels", f"{file}.rels"))
+        relations = {}
+        for element in _tree(content) if content else ():
+            target = element.get("Target", "")
+            if element.get("TargetMode") != "External":
+                target = posixpath.normpath(posixpath.join("/", folder, target)).lstrip("/")
+            relations[element.get("Id", "")] = Relation(posixpath.basename(element.get("Type", "")), target)
+        return relations
+
+    def related(self, name: str, kind: str) -> list[str]:
+        """Return the names of the parts that a part uses in one way."""
+        targets = [relation.target for relation in self.relations(name).values() if relation.kind == kind]
+        return [target for target in targets if target in self.parts]
+
+    def leave_out(self, text: str, reason: str, *, is_expected: bool = True) -> None:
+        """
+        Count words that are not in the text of the file.
+
+        :param reason: Where they are, such as ``in a hidden row``.
+        """
+        self._left_out[reason, is_expected] += len(words(text))
+
+    def remove(self, element: Any, reason: str) -> None:
+        """Remove an element from its part, and count its words."""
+        if element.getparent() is not None:
+            self.leave_out(text_of(element), reason)
+            element.getparent().remove(element)
+
+    def drawn_text(self, name: str) -> Iterator[str]:
+        """Yield the paragraphs of the text boxes and diagrams that belong to a part."""
+        for part in [*self.related(name, "drawing"), *self.related(name, "diagramData")]:
+            for paragraph in self.tree(part).iter("{*}p"):
+                yield escaped(text_of(paragraph).strip())
+
+    def page(self, blocks: Iterable[str]) -> Page:
+        """
+        Return the file.
+
+        :param blocks: Its text as blocks of Markdown. Blank ones are left out.
+        """
+        page = Page(text="\n\n".join(block.strip("\n") for block in blocks if block.strip()))
+        embedded = self._leave_out_rest()
+        page.notes = [Note("word", *reason, count) for reason, count in self._left_out.items() if count]
+        if embedded:
+            page.notes.append(Note("passage", "is an embedded file", is_expected=False, count=embedded))
+        for name in self.related("", "core-properties"):
+            title = (_tree(self.parts[name]).findtext("{*}title") or "").strip()
+            if title:
+                page.fields["title"] = title
+        return page
+
+    def _leave_out_rest(self) -> int:
+        """Count the words of the parts that were not read. Return the number of embedded files."""
+        embedded = 0
+        kind_by_part = {}
+        for name in self.parts:
+            for relation in self.relations(name).values():
+                kind_by_part[relation.target] = relation.kind
+                embedded += relation.kind == "aFChunk"
+        for name in (self.parts.keys() & kind_by_part.keys()) - self._read:
+            kind = kind_by_part[name]
+            if kind != _COPY and _HAS_WORDS.search(self.parts[name]):
+                reason = _UNEXPECTED.get(kind, f"in an unknown part ({kind})")
+                text = text_of(_tree(self.parts[name]))
+                self.leave_out(text, _EXPECTED.get(kind, reason), is_expected=kind in _EXPECTED)
+        return embedded
+
+
+def relation_of(element: Any, relations: dict[str, Relation]) -> Relation | None:
+    """Return the relation that an element names, if any."""
+    for attribute, value in element.attrib.items():
+        # Other attributes named "id" have no namespace.
+        if attribute.endswith("}id"):
+            return relations.get(value)
+    return None
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a text, as they are counted."""
+    return _WORD.findall(text)
+
+
+def text_of(element: Any) -> str:
+    """Return the text of some XML, with a mark at superscripts, subscripts and fractions."""
+    found = []
+    for part in element.iter():
+        name = etree.QName(part).localname
+        found.append(_MARKS.get(name, ""))
+        if name in {"t", "v", "text"}:
+            mark = _script_mark(part)
+            found.append(f"{mark}{part.text or ''}{mark}")
+    return "".join(found)
+
+
+def _script_mark(text: Any) -> str:
+    """Return the mark around a superscript or a subscript of a slide or a formula."""
+    run = text.getparent()
+    around = [etree.QName(ancestor).localname for ancestor in text.iterancestors()][1:2]
+    baseline = next((properties.get("baseline", "") for properties in run.iterfind("{*}rPr")), "")
+    if around == ["sup"] or baseline.strip("0").isdigit():
+        return "^"
+    return "~" if around == ["sub"] or baseline.startswith("-") else ""
+
+
+def _tree(content: bytes) -> Any:
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, remove_comments=True, remove_pis=True)
+    with library_call():
+        return etree.fromstring(content, parser)
+
+
+def _parts(content: bytes) -> dict[str, bytes]:
+    if content.startswith(_OLE):
+        raise UnreadableFileError("is encrypted, or of a version before 2007")
+    parts = {}
+    with library_call(), zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = archive.infolist()
+        if len(members) > MOST_MEMBERS:
+            raise UnreadableFileError(f"is an archive of more than {MOST_MEMBERS:,} members")
+        if sum(member.file_size for member in members) > LARGEST_ARCHIVE:
+            raise UnreadableFileError(f"is an archive of more than {LARGEST_ARCHIVE:,} bytes")
+        for member in members:
+            if member.filename.lower().endswith((".xml", ".rels")):
+                with archive.open(member) as file:
+                    # read() with a size unpacks no more than these bytes, whatever the archive holds.
+                    part = file.read(member.file_size)
+                if any(doctype in part for doctype in _DOCTYPES):
                     raise UnreadableFileError("has a document type definition, which the format forbids")
-                copy.writestr(member.filename, data)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
-        raise UnreadableFileError(f"is damaged or encrypted ({type(error).__name__})") from None
-    packed.seek(0)
-    return packed
+                parts[member.filename] = part
+    return parts

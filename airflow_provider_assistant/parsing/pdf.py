@@ -4,80 +4,81 @@ from __future__ import annotations
 
 import io
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
-from airflow_provider_assistant.parsing.limits import MOST_PAGES, Text, UnreadableFileError
+import pypdf
+
+from airflow_provider_assistant.parsing.child import MOST_PAGES, UnreadableFileError, library_call
 from airflow_provider_assistant.parsing.markdown import escaped, heading
+from airflow_provider_assistant.parsing.pages import Note, Page
 
 MOST_BOOKMARKS = 10_000
 
 
-def parse_pdf(content: bytes) -> dict[str, Any]:
+def page(content: bytes) -> Page:
     """
-    Return title and text of a PDF file. Its bookmarks become headings above the page to which they lead.
+    Return a PDF file. Its bookmarks become headings above the page to which they lead.
 
-    :raises UnreadableFileError: The file is encrypted or too large.
+    :raises UnreadableFileError: The file is damaged, encrypted or too large.
     """
-    import pypdf
+    blocks: list[str] = []
+    scans = 0
+    with library_call():
+        reader = pypdf.PdfReader(io.BytesIO(content))
+        # Many files are encrypted with an empty password, only to forbid printing.
+        if reader.is_encrypted and not reader.decrypt(""):
+            raise UnreadableFileError("is encrypted")
+        if len(reader.pages) > MOST_PAGES:
+            raise UnreadableFileError(f"has more than {MOST_PAGES:,} pages")
+        title = str((reader.metadata and reader.metadata.title) or "")
+        pages = [(pdf_page.extract_text(), _has_picture(pdf_page)) for pdf_page in reader.pages]
+    headings_by_page = _headings_by_page(reader)
+    for number, (text, has_picture) in enumerate(pages):
+        blocks += headings_by_page[number]
+        blocks.append(escaped(text).strip("\n"))
+        scans += has_picture and not text.strip()
+    found = Page(text="\n\n".join(block for block in blocks if block.strip()))
+    # The export of Word writes the name of its own file here.
+    if title.strip() and not title.startswith("Microsoft "):
+        found.fields["title"] = title
+    if scans:
+        found.notes.append(Note("page", "has a picture and no text, like a scan", is_expected=False, count=scans))
+    return found
 
-    reader = pypdf.PdfReader(io.BytesIO(content))
-    # Many files are encrypted with an empty password, only to forbid printing.
-    if reader.is_encrypted and not reader.decrypt(""):
-        raise UnreadableFileError("is encrypted")
-    if len(reader.pages) > MOST_PAGES:
-        raise UnreadableFileError(f"has more than {MOST_PAGES:,} pages")
-    headings_by_page = _bookmark_headings(reader)
-    text = Text()
-    scanned = 0
-    for page_number, page in enumerate(reader.pages):
-        for page_heading in headings_by_page.get(page_number, ()):
-            text.add(page_heading)
-        page_text = page.extract_text()
-        text.add(escaped(page_text))
-        if not page_text.strip():
-            scanned += _has_image(page)
-    left_out = [("page", "has a picture and no text, like a scan", False, scanned)] if scanned else []
-    return {"title": _title(reader), "text": str(text), "left_out": left_out}
 
-
-def _has_image(page: Any) -> bool:
+def _has_picture(pdf_page: Any) -> bool:
     try:
-        objects = page["/Resources"]["/XObject"].values()
+        objects = pdf_page["/Resources"]["/XObject"].values()
         return any(found.get_object()["/Subtype"] == "/Image" for found in objects)
-    except Exception:  # noqa: BLE001 (pypdf raises many types for invalid resources)
+    except Exception:  # noqa: BLE001 (pypdf raises many types for invalid resources, and most pages have none)
         return False
 
 
-def _title(reader: Any) -> str | None:
-    title = ""
-    if reader.metadata and reader.metadata.title:
-        title = str(reader.metadata.title)
-    # Word's export writes the name of its own file here.
-    if title.startswith("Microsoft "):
-        return None
-    return title
-
-
-def _bookmark_headings(reader: Any) -> dict[int, list[str]]:
-    """Return the bookmarks of each page as headings. A file with invalid bookmarks is still read, without them."""
-    headings_by_page: dict[int, list[str]] = defaultdict(list)
+def _headings_by_page(reader: pypdf.PdfReader) -> dict[int, list[str]]:
+    """Return the bookmarks of each page as headings. A file with invalid bookmarks is read without them."""
+    headings: dict[int, list[str]] = defaultdict(list)
     try:
-        # The outline is a list of bookmarks. After one, there may be the list of those below it.
-        # The last iterator is that of the innermost list, so their number is the level.
-        open_lists = [iter(reader.outline)]
-        for _ in range(MOST_BOOKMARKS):
-            item = next(open_lists[-1], None)
-            if item is None:
-                open_lists.pop()
-                if not open_lists:
-                    break
-            elif isinstance(item, list):
-                open_lists.append(iter(item))
-            else:
-                page_number = reader.get_destination_page_number(item)
-                if page_number is not None:
-                    level = len(open_lists)
-                    headings_by_page[page_number].append(heading(str(item.title), level))
+        for item, level in _bookmarks(reader):
+            number = reader.get_destination_page_number(item)
+            if number is not None:
+                headings[number].append(heading(str(item.title), level))
     except Exception:  # noqa: BLE001 (pypdf raises many types for invalid bookmarks)
-        return {}
-    return headings_by_page
+        headings.clear()
+    return headings
+
+
+def _bookmarks(reader: pypdf.PdfReader) -> Iterator[tuple[Any, int]]:
+    """Yield each bookmark with its level, which begins at 1."""
+    # After a bookmark, there may be the list of those below it.
+    open_lists: list[Iterator[Any]] = [iter(reader.outline)]
+    for _ in range(MOST_BOOKMARKS):
+        item = next(open_lists[-1], None)
+        if isinstance(item, list):
+            open_lists.append(iter(item))
+        elif item is not None:
+            yield item, len(open_lists)
+        else:
+            open_lists.pop()
+            if not open_lists:
+                return

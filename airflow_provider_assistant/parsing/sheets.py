@@ -1,105 +1,168 @@
-"""What is hidden or merged in a sheet of Excel."""
+"""Excel files as Markdown: each sheet is a section with a table."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from io import BytesIO
-from typing import NamedTuple
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
 
-_ON = frozenset({"1", "true"})
-# A damaged file may have more.
-_MOST_RANGES = 100_000
+from airflow_provider_assistant.parsing.child import MOST_CHARACTERS, UnreadableFileError
+from airflow_provider_assistant.parsing.markdown import escaped, heading, link
+from airflow_provider_assistant.parsing.number_formats import NumberFormats
+from airflow_provider_assistant.parsing.office import ON, Package, relation_of, text_of
+from airflow_provider_assistant.parsing.pages import Page
+from airflow_provider_assistant.parsing.writer import table
 
-
-class _Range(NamedTuple):
-    """Merged cells. Rows and columns begin at 1."""
-
-    first_row: int
-    last_row: int
-    first_column: int
-    last_column: int
+_CELL = re.compile(r"\$?([A-Z]{1,3})\$?([0-9]{1,7})")
+_BOOLEANS = {"0": "FALSE", "1": "TRUE"}
 
 
-class SheetLayout:
+def page(content: bytes) -> Page:
     """
-    Tells which rows, columns and cells of a sheet are shown.
+    Return an Excel file, with its cells as Excel shows them, but dates in ISO format. What is hidden is left out.
 
-    :param xml: The sheet.
-    :ivar left_out: Number of rows and columns with text that are hidden, by unit, reason and whether that is expected.
-        Complete after the last row.
+    :raises UnreadableFileError: The file is damaged, encrypted or too large.
+    """
+    package = Package(content)
+    return package.page(_blocks(package))
+
+
+def _blocks(package: Package) -> Iterator[str]:
+    workbook = package.tree(package.main)
+    values = _Values(package, workbook)
+    relations = package.relations(package.main)
+    for reference in workbook.iterfind("{*}sheets/{*}sheet"):
+        relation = relation_of(reference, relations)
+        # A sheet may also be a chart.
+        if relation and relation.kind == "worksheet" and relation.target in package.parts:
+            sheet = _Sheet(package, relation.target)
+            if reference.get("state", "visible") == "visible":
+                yield heading(reference.get("name", ""), 2)
+                yield table(sheet.rows(values))
+                yield from package.drawn_text(relation.target)
+            else:
+                sheet.address_by_place.clear()
+                blocks = [table(sheet.rows(values)), *package.drawn_text(relation.target)]
+                package.leave_out("\n".join(blocks), "on a hidden sheet")
+
+
+class _Values:
+    """Knows what cells show: strings are in another part than their cells, and so are the formats of numbers."""
+
+    def __init__(self, package: Package, workbook: Any) -> None:
+        self._strings: list[str] = []
+        for name in package.related(package.main, "sharedStrings"):
+            self._strings += map(_string, package.tree(name).iterfind("{*}si"))
+        styles = [package.tree(name) for name in package.related(package.main, "styles")]
+        properties = workbook.find("{*}workbookPr")
+        starts_in_1904 = properties is not None and properties.get("date1904") in ON
+        self._formats = NumberFormats(styles, starts_in_1904=starts_in_1904)
+
+    def text(self, cell: Any) -> str:
+        kind = cell.get("t", "n")
+        value = cell.findtext("{*}v") or ""
+        if kind == "s":
+            number = _number(value, len(self._strings))
+            return self._strings[number] if number < len(self._strings) else ""
+        if kind == "inlineStr":
+            return "".join(map(_string, cell.iterfind("{*}is")))
+        if kind == "b":
+            return _BOOLEANS.get(value, value)
+        return self._formats.shown(value, _number(cell.get("s"), 0)) if kind == "n" else value
+
+
+class _Sheet:
+    """
+    A sheet.
+
+    :ivar address_by_place: Addresses of links, by row and column, which begin at 1.
     """
 
-    def __init__(self, xml: bytes) -> None:
-        self.left_out: Counter[tuple[str, str, bool]] = Counter()
-        self._hidden_rows: set[int] = set()
-        self._hidden_columns: list[range] = []
-        self._merged: list[_Range] = []
-        self._has_filter = False
-        # Most sheets have neither.
-        if b"hidden" in xml or b"mergeCell" in xml:
-            self._read(xml)
-        # The last one is the first to begin.
-        self._merged.sort(reverse=True)
+    def __init__(self, package: Package, name: str) -> None:
+        self._package, self._root = package, package.tree(name)
+        columns = [column for column in self._root.iter("{*}col") if column.get("hidden") in ON]
+        self._hidden_columns = [
+            range(_number(column.get("min"), 0), _number(column.get("max"), 0) + 1) for column in columns
+        ]
+        self._has_filter = next(self._root.iter("{*}filterColumn"), None) is not None
+        relations = package.relations(name)
+        self.address_by_place: dict[tuple[int, int], str] = {}
+        for element in self._root.iter("{*}hyperlink"):
+            relation = relation_of(element, relations)
+            for place in _places(element.get("ref"))[:1]:
+                self.address_by_place[place] = relation.target if relation else ""
 
-    def _read(self, xml: bytes) -> None:
-        from lxml import etree
-        from openpyxl.utils.cell import range_boundaries
+    def rows(self, values: _Values) -> list[list[str]]:
+        """Return the rows that are shown, without blank columns."""
+        covered = self._covered_columns()
+        rows: list[dict[int, str]] = []
+        characters = number = 0
+        for row in self._root.iterfind("{*}sheetData/{*}row"):
+            # Numbers may be left out.
+            number = _number(row.get("r"), number + 1)
+            column = 0
+            texts = {}
+            for cell in row.iterfind("{*}c"):
+                column = next((place[1] for place in _places(cell.get("r"))), column + 1)
+                text = values.text(cell)
+                characters += len(text)
+                if not text:
+                    self._package.leave_out(cell.findtext("{*}v") or "", "in a cell whose format shows nothing")
+                elif any(column in columns for columns in covered[number]):
+                    self._package.leave_out(text, "behind a merged cell")
+                elif self._is_shown(row, column, text):
+                    address = self.address_by_place.get((number, column))
+                    texts[column] = link(escaped(text), address) if address else escaped(text)
+            # Many cells may show one long string.
+            if characters > MOST_CHARACTERS:
+                raise UnreadableFileError(f"has more than {MOST_CHARACTERS:,} characters of text")
+            rows.append(texts)
+        columns = sorted(set().union(*rows))
+        return [[texts.get(column, "") for column in columns] for texts in rows]
 
-        row = 0
-        tags = ("{*}row", "{*}col", "{*}mergeCell", "{*}filterColumn")
-        for _, element in etree.iterparse(BytesIO(xml), tag=tags):
-            attributes = element.attrib
-            kind = etree.QName(element).localname
-            if kind == "row":
-                row = int(float(attributes.get("r", row + 1)))
-                if attributes.get("hidden") in _ON:
-                    self._hidden_rows.add(row)
-            elif kind == "col" and attributes.get("hidden") in _ON:
-                self._hidden_columns.append(range(int(attributes["min"]), int(attributes["max"]) + 1))
-            elif kind == "mergeCell" and len(self._merged) < _MOST_RANGES:
-                first_column, first_row, last_column, last_row = range_boundaries(attributes["ref"])
-                self._merged.append(_Range(first_row, last_row, first_column, last_column))
-            elif kind == "filterColumn":
-                self._has_filter = True
-            element.clear()
-            while element.getprevious() is not None:
-                del element.getparent()[0]
+    def _is_shown(self, row: Any, column: int, text: str) -> bool:
+        """Return whether a cell is shown, and count the words of one that is hidden."""
+        if row.get("hidden") in ON and self._has_filter:
+            # Somebody may have forgotten to clear the filter.
+            self._package.leave_out(text, "in a row that a filter hides", is_expected=False)
+        elif row.get("hidden") in ON:
+            self._package.leave_out(text, "in a hidden row")
+        elif any(column in columns for columns in self._hidden_columns):
+            self._package.leave_out(text, "in a hidden column")
+        else:
+            return bool(text.strip())
+        return False
 
-    def shown(self, rows: Iterable[list[str]]) -> Iterator[list[str]]:
-        """Yield the rows that are not hidden, without hidden columns and what is behind a merged cell."""
-        columns_with_text: set[int] = set()
-        open_ranges: list[_Range] = []
-        for number, row in enumerate(rows, 1):
-            while self._merged and self._merged[-1].first_row <= number:
-                open_ranges.append(self._merged.pop())
-            open_ranges = [merged for merged in open_ranges if merged.last_row >= number]
-            if number in self._hidden_rows:
-                if any(row):
-                    self.left_out[self._hidden_row] += 1
-                continue
-            for merged in open_ranges:
-                _clear(row, merged, is_first=number == merged.first_row)
-            shown = []
-            for column, text in enumerate(row, 1):
-                if not any(column in hidden for hidden in self._hidden_columns):
-                    shown.append(text)
-                elif text:
-                    columns_with_text.add(column)
-            yield shown
-        if columns_with_text:
-            self.left_out["column of a sheet", "is hidden", True] += len(columns_with_text)
-
-    @property
-    def _hidden_row(self) -> tuple[str, str, bool]:
-        # Somebody may have forgotten to clear the filter.
-        if self._has_filter:
-            return ("row of a sheet", "is hidden by a filter", False)
-        return ("row of a sheet", "is hidden", True)
+    def _covered_columns(self) -> dict[int, list[range]]:
+        """Return the columns behind merged cells, by row. The first cell has the text that is shown."""
+        covered = defaultdict(list)
+        for element in self._root.iter("{*}mergeCell"):
+            places = _places(element.get("ref"))
+            for (first_row, first), (last_row, last) in pairwise(places):
+                for number in range(first_row, last_row + 1):
+                    covered[number].append(range(first + (number == first_row), last + 1))
+        return covered
 
 
-def _clear(row: list[str], merged: _Range, *, is_first: bool) -> None:
-    """Remove what is behind a merged cell, which has the text of its first cell."""
-    first = merged.first_column + is_first
-    for column in range(first, min(merged.last_column, len(row)) + 1):
-        row[column - 1] = ""
+def _string(element: Any) -> str:
+    # Reading aids above the words repeat them.
+    for aid in element.findall("{*}rPh"):
+        element.remove(aid)
+    return text_of(element).strip("\n")
+
+
+def _places(reference: str | None) -> list[tuple[int, int]]:
+    """Return row and column of each cell in a reference such as ``A1:B2``."""
+    places = []
+    for letters, row in _CELL.findall(reference or ""):
+        column = 0
+        for letter in letters:
+            column = 26 * column + ord(letter) - ord("A") + 1
+        places.append((int(row), column))
+    return places
+
+
+def _number(text: str | None, default: int) -> int:
+    return int(text) if text and re.fullmatch("[0-9]{1,9}", text) else default

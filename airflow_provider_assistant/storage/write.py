@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.exceptions import AssistantError, AssistantStorageError
-from airflow_provider_assistant.storage.private_files import make_folder, open_to_write
+from airflow_provider_assistant.storage.private import make_folder, open_to_write
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import is_missing
 from airflow_provider_assistant.source_account import SourceAccount
 from airflow_provider_assistant.texts import NOT_TEXT, is_encodable
 
-# Rows of a batch.
-BATCH = 1000
+# Rows of a batch, and the characters of text after which it is full.
+BATCH, BATCH_CHARACTERS = 1000, 4 << 20
 
 _FIELD_ADVICE = (
     "If a field's column has another name, pass columns={field: column} (--column FIELD=COLUMN); "
@@ -44,6 +43,22 @@ class Note:
     count: int = 1
 
 
+class Row(NamedTuple):
+    """
+    A row of a source.
+
+    :param values: Its values by column. Empty if it cannot be read.
+    :param line: Number of the line of its file on which it begins.
+    :param size: Its characters in the file.
+    :param problem: Why it cannot be read. Empty if it can.
+    """
+
+    values: Mapping[str, Any]
+    line: int = 0
+    size: int = 0
+    problem: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """
@@ -53,7 +68,6 @@ class Batch:
     :param start: Number of the first row in the source, from 1.
     :param problems: Why a row cannot be read, by its position in the batch from 0. The row's values
         are placeholders.
-    :param bad_cells: Why a text cannot be sent, by its column and its position.
     :param encoding: Encoding from which the texts were decoded. Empty if they were text before: a
         text with half a character is then still known, and can be compared.
     :param file: Path of the text file that the rows come from. Empty for other sources.
@@ -63,7 +77,6 @@ class Batch:
     columns: dict[str, list[Any]]
     start: int = 1
     problems: Mapping[int, str] = field(default_factory=dict)
-    bad_cells: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     encoding: str = ""
     file: str = ""
     lines: Sequence[int] = ()
@@ -86,7 +99,7 @@ class Batch:
         """
         problems: dict[int, str] = {}
         for name in [*texts, *keys] if self.encoding else texts:
-            problems |= self.bad_cells.get(name, {})
+            problems |= _bad_texts(name, self.columns.get(name, ()), self.encoding)
         return problems | dict(self.problems)
 
 
@@ -139,10 +152,10 @@ class Columns:
         listed = ", ".join(map(_shown, counts)) or "none"
         missing = [name for name in dict.fromkeys(self.required) if name not in {*counts, *self.known}]
         if missing:
-            todo = [advice] if advice else _similar_names(missing, counts)
+            is_text = not self.texts.isdisjoint(missing)
+            todo = [advice] if advice else []
             if not self.texts.issuperset(missing):
                 todo.append(_KEY_ADVICE)
-            is_text = not self.texts.isdisjoint(missing)
             if is_text:
                 todo.append(_FIELD_ADVICE)
             raise AssistantInputError(
@@ -166,21 +179,6 @@ def _shown(name: Any) -> str:
     return name if name.isprintable() and name == name.strip() and name else repr(name)
 
 
-def _similar_names(missing: Iterable[str], present: Iterable[Any]) -> list[str]:
-    """Return sentences about names that differ from missing ones in case or in what nobody sees."""
-    present_names = {_seen(name): name for name in map(str, present)}
-    similar = [(name, present_names[_seen(name)]) for name in missing if _seen(name) in present_names]
-    return [
-        f"The name {other!r} looks like {name!r}, but has other characters or capitals: rename one of them."
-        for name, other in similar
-    ]
-
-
-def _seen(name: str) -> str:
-    chars = unicodedata.normalize("NFKC", name)
-    return "".join(char for char in chars if char.isprintable() and not char.isspace()).casefold()
-
-
 def notes_of(account: SourceAccount) -> list[Note]:
     """Return what an account says was left out, as notes."""
     return [
@@ -189,32 +187,24 @@ def notes_of(account: SourceAccount) -> list[Note]:
 
 
 def numbered(parts: Iterable[Part]) -> Iterator[Part]:
-    """Yield the notes, and the batches that have rows, with row numbers and bad cells."""
+    """Yield the notes, and the batches that have rows, with the numbers of their rows."""
     start = 1
     for part in parts:
         if isinstance(part, Note):
             yield part
         elif len(part):
-            yield replace(part, start=start, bad_cells=_bad_cells(part))
+            yield replace(part, start=start)
             start += len(part)
 
 
-def _bad_cells(batch: Batch) -> dict[str, dict[int, str]]:
-    """Return why a text cannot be sent, by its column and its position."""
-    bad_cells: dict[str, dict[int, str]] = {}
-    for name, values in batch.columns.items():
-        # One check of the whole column is faster than one of each value.
-        try:
-            is_fine = is_encodable("".join(values))
-        except TypeError:
-            is_fine = is_encodable("".join([text for text in values if isinstance(text, str)]))
-        if not is_fine:
-            bad_cells[name] = {
-                position: f"column {name!r} {_problem_of(text, batch.encoding)}"
-                for position, text in enumerate(values)
-                if isinstance(text, str) and not is_encodable(text)
-            }
-    return bad_cells
+def _bad_texts(name: str, values: Sequence[Any], encoding: str) -> dict[int, str]:
+    """Return why texts of a column cannot be sent, by their position."""
+    texts = {position: text for position, text in enumerate(values) if isinstance(text, str)}
+    # One check of the whole column is faster than one of each value.
+    if is_encodable("".join(dict.fromkeys(texts.values()))):
+        return {}
+    bad = {position: text for position, text in texts.items() if not is_encodable(text)}
+    return {position: f"column {name!r} {_problem_of(text, encoding)}" for position, text in bad.items()}
 
 
 def _problem_of(text: str, encoding: str) -> str:
@@ -229,28 +219,59 @@ def _problem_of(text: str, encoding: str) -> str:
     return NOT_TEXT
 
 
-def batches_of_rows(rows: Iterable[Mapping[str, Any]], columns: Columns) -> Iterator[Batch]:
+def batches_of_rows(rows: Iterable[Row], columns: Columns, file: str = "", encoding: str = "") -> Iterator[Batch]:
     """
-    Yield the columns of mappings, which need not have the same columns.
+    Yield rows by column; they need not have the same columns.
+
+    :param file: Path of the text file that the rows come from.
+    :param encoding: Its encoding.
+    """
+    for block in _blocks(rows):
+        names = [name for name in columns.names if any(name in row.values for row in block)]
+        if columns.rest:
+            names = columns.present(itertools.chain.from_iterable(row.values for row in block))
+        read = {name: [row.values.get(name) for row in block] for name in names}
+        for name in columns.texts & read.keys():
+            read[name] = texts_of(read[name])
+        yield Batch(
+            columns.complete(read, len(block)),
+            problems={position: row.problem for position, row in enumerate(block) if row.problem},
+            encoding=encoding,
+            file=file,
+            lines=[row.line for row in block] if file else (),
+        )
+
+
+def _blocks(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Yield the rows in lists of 1,000; of fewer, if they have many characters."""
+    block: list[Row] = []
+    size = 0
+    for row in rows:
+        block.append(row)
+        size += row.size
+        if len(block) == BATCH or size > BATCH_CHARACTERS:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
+
+
+def batches_of_mappings(rows: Iterable[Mapping[str, Any]], columns: Columns) -> Iterator[Batch]:
+    """
+    Yield the columns of mappings.
 
     :raises AssistantInputError: No row has a required column.
     """
     present: dict[str, None] = {}
-    remaining = iter(rows)
-    while piece := list(itertools.islice(remaining, BATCH)):
-        present |= dict.fromkeys(itertools.chain.from_iterable(piece))
-        yield Batch(columns_of_rows(piece, columns))
+
+    def read() -> Iterator[Row]:
+        for row in rows:
+            present.update(dict.fromkeys(row))
+            yield Row(row)
+
+    yield from batches_of_rows(read(), columns)
     if present:
         columns.check(present)
-
-
-def columns_of_rows(rows: Sequence[Mapping[str, Any]], columns: Columns) -> dict[str, list[Any]]:
-    """Return the columns of a list of mappings."""
-    names = columns.present(itertools.chain.from_iterable(rows))
-    read = {name: [row.get(name) for row in rows] for name in names}
-    for name in columns.texts & read.keys():
-        read[name] = texts_of(read[name])
-    return columns.complete(read, len(rows))
 
 
 def texts_of(values: list[Any]) -> list[Any]:

@@ -5,31 +5,31 @@ from __future__ import annotations
 import csv
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
-from typing import Annotated, Any, BinaryIO, Self, TextIO
+from typing import Annotated, Any, BinaryIO, NamedTuple, NoReturn, Self, TextIO
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.storage.paths import StoragePath
-from airflow_provider_assistant.tables.batches import BATCH, Batch, Columns, Note, Part
-from airflow_provider_assistant.tables.text import BATCH_CHARACTERS, ROW_LIMIT, open_text, too_long
+from airflow_provider_assistant.source_account import SourceAccount
+from airflow_provider_assistant.storage.opening import StoragePath
+from airflow_provider_assistant.tables.batches import Columns, Note, Part, Row, batches_of_rows, notes_of
+from airflow_provider_assistant.tables.text import ROW_LIMIT, open_text, too_long
 from airflow_provider_assistant.texts import counted, is_encodable
 
 # No table that people or programs write has more.
 MOST_COLUMNS = 10_000
 ADVICE = "if the file has another format, set csv_options (--csv-option NAME=VALUE, --encoding)"
 QUOTE_ADVICE = (
-    "where it ends is not certain, nor where later rows do. Double each quote inside of a cell, or set "
-    "csv_options (--csv-option NAME=VALUE): escapechar if quotes are escaped, quotechar='' if cells have no "
-    "quotes around them, skipinitialspace=True if blanks precede them"
+    "where it ends is not certain, nor where later rows do. Double each quote inside of a cell, or set csv_options "
+    "(--csv-option NAME=VALUE): escapechar if quotes are escaped, quotechar='' if cells have no quotes around them, "
+    "skipinitialspace=True if blanks precede them"
 )
 # Delimiters that files without a comma have.
 _OTHER_DELIMITERS = ";\t|,\x01\x1f^~"
-# What a blank row may have: white space, the end mark of old files, and a byte order mark.
-_NO_TEXT = " \t\r\n\x1a\ufeff"
+# White space, the end mark of old files, and a byte order mark.
+_BLANKS = " \t\r\n\v\f\u00a0\x1a\ufeff"
 
 
 def _typed(value: Any) -> Any:
@@ -59,20 +59,20 @@ class CsvOptions(BaseModel):
     Describe the format of text files. The first five options are those of Python's :mod:`csv`.
 
     :param delimiter: Character between cells. Default: comma; a tab in ``.tsv`` and ``.tab`` files.
-    :param quotechar: Character around cells with a delimiter or a line break. Empty: cells have no
-        quotes. Default: double quote.
+    :param quotechar: Character around cells with a delimiter or a line break. Empty: cells have no quotes. Default:
+        double quote.
     :param escapechar: Character that takes away the meaning of the next one. Default: none.
     :param doublequote: Whether a quote inside of a cell is doubled. Default: True.
     :param skipinitialspace: Whether blanks at the beginning of a cell do not count. Default: False.
-    :param encoding: Python name of the encoding of CSV and JSON files, such as ``cp1252``. A byte
-        order mark counts more. Default: UTF-8.
-    :param header: Names of the columns of files without a line of names, or False to name them
-        ``1``, ``2`` and so on. Default: True, the first row has the names.
+    :param encoding: Python name of the encoding of CSV and JSON files, such as ``cp1252``. A byte order mark counts
+        more. Default: UTF-8.
+    :param header: Names of the columns of files without a line of names, or False to name them ``1``, ``2`` and so on.
+        Default: True, the first row has the names.
     :param skip_lines: Number of lines before the line of names. Default: 0.
     :param null_texts: Text, or texts, that mean "no value", such as ``\N``. Default: none.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     delimiter: _Character = ""
     quotechar: _Character = '"'
@@ -93,7 +93,7 @@ class CsvOptions(BaseModel):
         """
         try:
             options = cls.model_validate(given or {})
-            options.reader(iter(()))
+            options.reader(iter(()), options.delimiter or ",")
         except ValidationError as error:
             problems = [f"{one['loc'][0] if one['loc'] else ''}: {one['msg']}" for one in error.errors()]
             problem = "; ".join(dict.fromkeys(problems))
@@ -107,19 +107,15 @@ class CsvOptions(BaseModel):
             field="csv_options",
         )
 
-    def reader(self, lines: Iterator[str], delimiter: str = ",") -> Any:
-        """
-        Return Python's strict reader.
-
-        :param delimiter: Used if the options have none.
-        """
+    def reader(self, lines: Iterator[str], delimiter: str) -> Iterator[list[str]]:
+        """Return Python's strict reader."""
         if self.escapechar and any(text.startswith(self.escapechar) for text in self.null_texts):
             raise ValueError("escapechar hides the beginning of a text of null_texts")
-        if self.delimiter and self.delimiter in {self.quotechar, self.escapechar}:
+        if delimiter in {self.quotechar, self.escapechar}:
             raise ValueError("delimiter, quotechar and escapechar must differ")
         return csv.reader(
             lines,
-            delimiter=self.delimiter or delimiter,
+            delimiter=delimiter,
             quotechar=self.quotechar or None,
             quoting=csv.QUOTE_MINIMAL if self.quotechar else csv.QUOTE_NONE,
             escapechar=self.escapechar or None,
@@ -127,6 +123,25 @@ class CsvOptions(BaseModel):
             skipinitialspace=self.skipinitialspace,
             strict=True,
         )
+
+
+class _Record(NamedTuple):
+    """
+    A row of a file.
+
+    :param line: Number of the line on which it begins.
+    :param height: Number of its lines.
+    :param text: Its lines as they stand in the file.
+    """
+
+    line: int
+    height: int
+    text: str
+    cells: list[str]
+
+    @property
+    def is_blank(self) -> bool:
+        return not "".join(self.cells).strip(_BLANKS)
 
 
 def read_csv(
@@ -140,233 +155,89 @@ def read_csv(
     """
     text_file = open_text(stack, file, path, options.encoding)
     is_tsv = {".tsv", ".tab"} & {suffix.lower() for suffix in path.suffixes}
-    table = _Table(text_file, path, options, "\t" if is_tsv else ",")
-    if not table.read_header():
+    delimiter = options.delimiter or ("\t" if is_tsv else ",")
+    records = _records(text_file, options, delimiter)
+    first = next((record for record in records if not record.is_blank), None)
+    if first is None:
         yield Note("file", "is empty", str(path), expected=False)
         return
-    columns.check(table.header, repr(str(path)))
-    while batch := table.read(columns):
-        yield batch
-    yield from table.notes.values()
+    if options.header is not True:
+        records = itertools.chain([first], records)
+    header = _header(first, options, path, text_file.encoding, delimiter)
+    columns.check(header, repr(str(path)))
+    table = _Table(header, path, options, delimiter)
+    yield from batches_of_rows(table.rows(records), columns, str(path), text_file.encoding)
+    yield from notes_of(table.left_out)
 
 
-class _Table:
-    """Read the rows of a CSV file."""
+def _records(text_file: TextIO, options: CsvOptions, delimiter: str) -> Iterator[_Record]:
+    """
+    Yield the rows of a file.
 
-    def __init__(self, text_file: TextIO, path: StoragePath, options: CsvOptions, delimiter: str) -> None:
-        self.header: list[str] = []
-        self.notes: dict[str, Note] = {}
-        self._text_file = text_file
-        self._path = path
-        self._options = options
-        self._delimiter = options.delimiter or delimiter
-        # The line that the next row begins on.
-        self._line = self._first_line = 1 + options.skip_lines
-        # Of the row that is read: its characters, and the quotes among them.
-        self._size = 0
-        self._quotes = 0
-        # The length of rows is limited below.
-        csv.field_size_limit(max(csv.field_size_limit(), ROW_LIMIT))
-        lines = itertools.islice(self._lines(), options.skip_lines, None)
-        self._reader = options.reader(lines, delimiter)
-        self._rows: Iterator[list[str]] = self._reader
+    :raises ValueError: A row is too long, or it is not certain where it ends.
+    """
+    # The length of rows is limited here.
+    csv.field_size_limit(max(csv.field_size_limit(), ROW_LIMIT))
+    number = 1
+    lines: list[str] = []
 
-    def _lines(self) -> Iterator[str]:
-        """Yield the lines of the file, up to a row of too many characters."""
-        quote = self._options.quotechar or "\0"
-        read_line = self._text_file.readline
-        while line := read_line(ROW_LIMIT + 1):
-            self._size += len(line)
-            if self._size > ROW_LIMIT:
-                raise too_long(self._line)
-            self._quotes += line.count(quote)
+    def read_lines() -> Iterator[str]:
+        size = 0
+        while line := text_file.readline(ROW_LIMIT + 1):
+            size = len(line) if not lines else size + len(line)
+            if size > ROW_LIMIT:
+                raise too_long(number)
+            lines.append(line)
             yield line
 
-    def _begin_row(self) -> None:
-        self._line = self._first_line + self._reader.line_num
-        self._size = 0
-        self._quotes = 0
-
-    def read_header(self) -> bool:
-        """
-        Take the names of the columns from the first row that is not blank, or from the options.
-
-        :return: False if there is no such row.
-        :raises ValueError: The first row cannot be names.
-        :raises AssistantInputError: Another delimiter separates the names.
-        """
-        first: list[str] | None = []
-        while first is not None and not "".join(first).strip(_NO_TEXT):
-            self._begin_row()
-            try:
-                first = next(self._reader, None)
-            except csv.Error as error:
-                raise self._doubt(self._line, str(error)) from error
-        if first is None:
-            return False
-        header = self._options.header
-        if header is True:
-            # Spreadsheets export empty columns.
-            self.header = first[: _length_without_blanks(first)]
-            self._begin_row()
-            text = "".join(self.header)
-            if "\0" in text or not is_encodable(text):
-                raise ValueError(f"its first line is not a list of names in {self._text_file.encoding}; {ADVICE}")
-        else:
-            self._rows = itertools.chain([first], self._reader)
-            self.header = header or [str(number) for number, _cell in enumerate(first, start=1)]
-        if len(self.header) > MOST_COLUMNS:
-            raise ValueError(f"its first line has more than {MOST_COLUMNS:,} columns; {ADVICE}")
-        for other in _OTHER_DELIMITERS:
-            if len(self.header) == 1 and other in self.header[0]:
-                raise AssistantInputError(
-                    f"the column names of {str(self._path)!r} are not separated by {self._delimiter!r}; "
-                    f"the line looks like {other!r}: {self.header[0]!r}",
-                    todo=f"Set csv_options={{'delimiter': {other!r}}} (--csv-option {f'delimiter={other}'!r}).",
-                    field="csv_options",
-                )
-        return True
-
-    def read(self, columns: Columns) -> Batch | None:
-        """
-        Read the next rows: 1,000, or fewer if they are long. None at the end of the file.
-
-        :raises ValueError: It is not certain where a row ends.
-        """
-        rows: list[list[str]] = []
-        lines: list[int] = []
-        quotes: list[int] = []
-        problems: dict[int, str] = {}
-        width = len(self.header)
-        odd = {"", "\ufeff", "\x1a", self.header[0].strip(), f"\ufeff{self.header[0]}".strip()}
-        is_end = True
-        block_size = 0
+    for _ in itertools.islice(read_lines(), options.skip_lines):
+        lines.clear()
+        number += 1
+    reader = options.reader(read_lines(), delimiter)
+    while True:
         try:
-            for row in itertools.islice(self._rows, BATCH):
-                is_end = False
-                if len(row) != width or row[0].strip() in odd:
-                    problem = self._check_odd(row)
-                    if problem:
-                        problems[len(rows)] = problem
-                if row:
-                    rows.append(row)
-                    lines.append(self._line)
-                    quotes.append(self._quotes)
-                block_size += self._size
-                # As _begin_row(), without a call for each row.
-                self._line = self._first_line + self._reader.line_num
-                self._size = self._quotes = 0
-                if block_size > BATCH_CHARACTERS:
-                    break
-        except csv.Error as error:
-            raise self._doubt(self._line, str(error)) from error
-        if is_end:
-            return None
-        self._check_cells(rows, lines, quotes)
-        return self._batch(rows, lines, problems, columns)
-
-    def _batch(self, rows: list[list[str]], lines: list[int], problems: dict[int, str], columns: Columns) -> Batch:
-        # All columns are text: a category "007" must not become 7.
-        cells = list(zip(*rows, strict=True)) or [()] * len(self.header)
-        read: dict[str, list[Any]] = {}
-        for name in columns.present(self.header):
-            read[name] = list(cells[self.header.index(name)])
-            if self._options.null_texts:
-                read[name] = [None if cell in self._options.null_texts else cell for cell in read[name]]
-        return Batch(
-            columns.complete(read, len(rows)),
-            problems=problems,
-            encoding=self._text_file.encoding,
-            file=str(self._path),
-            lines=lines,
-        )
-
-    def _doubt(self, line: int, cause: str) -> ValueError:
-        if "unexpected end" in cause:
-            cause = "a quote is opened and not closed"
-        return ValueError(f"line {line}: {cause}; {QUOTE_ADVICE}")
-
-    def _check_odd(self, row: list[str]) -> str | None:
-        """
-        Look at a row of another width, or whose first cell is blank or the first name.
-
-        A row that is left out becomes empty, and one that cannot be read gets placeholders.
-
-        :return: Why the row cannot be read.
-        """
-        width = len(self.header)
-        # Blank cells after the last column do not count.
-        is_longer = len(row) > width
-        row[width:] = row[width : _length_without_blanks(row)]
-        count = len(row)
-        has_lines = self._first_line + self._reader.line_num > self._line + 1
-        if not "".join(row).strip().strip(_NO_TEXT):
-            # An empty line is not a row.
-            if row:
-                self._leave_out("is blank", self._line, expected=True)
-            row.clear()
-        elif [row[0].removeprefix("\ufeff"), *row[1:]] == self.header:
-            self._leave_out("repeats the line of column names", self._line, expected=False)
-            row.clear()
-        elif self._quotes and (count < width or (is_longer and has_lines) or self._is_torn(row, self._quotes)):
-            # Python's reader takes what follows a quote that ends a cell and a line for a row.
-            raise self._doubt(self._line, f"the row has {count} cells instead of {width}, and quotes")
-        elif count != width:
-            row[:] = [""] * width
-            return f"has {counted(count, 'cell')} in {counted(width, 'column')}; {ADVICE}"
-        return None
-
-    def _is_torn(self, row: list[str], quotes: int) -> bool:
-        """
-        Return whether a quote ends a cell of a row and does not begin it, as in ``the end of a text",next``.
-
-        :param quotes: Number of quotes in the record. One that is written by the rules has an even number, and
-            two for each quote inside of a cell.
-        """
-        quote = self._options.quotechar
-        ends = [cell for cell in row if cell.endswith(quote) and cell.count(quote) % 2]
-        return bool(ends) and (quotes % 2 == 1 or quotes < 2 * sum(cell.count(quote) for cell in row))
-
-    def _check_cells(self, rows: Sequence[list[str]], lines: Sequence[int], quotes: Sequence[int]) -> None:
-        """
-        Look for quotes that Python's reader takes for text, and for rows inside of a cell.
-
-        :raises ValueError: It is not certain where a row ends.
-        """
-        quote = self._options.quotechar
-        # One search of all cells is faster than one of each.
-        text = "\0".join(itertools.chain([""], *rows, [""]))
-        marks = ["\n", "\r"] if not quote else ["\n", "\r", f"\0 {quote}", f"{quote}\0"]
-        if not any(mark in text for mark in marks):
+            cells = next(reader)
+        except StopIteration:
             return
-        for row, line, count in zip(rows, lines, quotes, strict=True):
-            if count and self._is_torn(row, count):
-                raise self._doubt(line, "a quote ends a cell and does not begin it")
-            for position, cell in enumerate(row):
-                if quote and cell.startswith(f" {quote}") and cell.count(quote) % 2:
-                    raise self._doubt(line, "blanks precede a quote")
-                rows_inside = self._rows_inside(cell, position) if "\n" in cell or "\r" in cell else 0
-                if rows_inside:
-                    reason = "may be in a cell whose quote is missing"
-                    self._leave_out(reason, line, expected=False, count=rows_inside)
+        except csv.Error as error:
+            cause = "a quote is opened and not closed" if "unexpected end" in str(error) else str(error)
+            _doubt(number, cause)
+        height = len(lines)
+        yield _Record(number, height, lines[0] if height == 1 else "".join(lines), cells)
+        number += height
+        lines.clear()
 
-    def _rows_inside(self, cell: str, position: int) -> int:
-        """
-        Return the number of rows that a cell may hold: the end of its own, others, and the beginning of one.
 
-        It does if the quotes at its end and at the beginning of another cell are missing. In prose,
-        a blank follows a comma.
-        """
-        last = len(self.header) - 1
-        total = cell.count(self._delimiter)
-        in_first_line = cell.splitlines()[0].count(self._delimiter)
-        if last < 2 or total % last or in_first_line != last - position or f"{self._delimiter} " in cell:
-            return 0
-        return total // last
+def _doubt(line: int, cause: str) -> NoReturn:
+    raise ValueError(f"line {line}: {cause}; {QUOTE_ADVICE}")
 
-    def _leave_out(self, reason: str, line: int, *, expected: bool, count: int = 1) -> None:
-        first = self.notes.get(reason) or Note("row", reason, f"{self._path}, line {line}", expected, 0)
-        self.notes[reason] = replace(first, count=first.count + count)
+
+def _header(first: _Record, options: CsvOptions, path: StoragePath, encoding: str, delimiter: str) -> list[str]:
+    """
+    Return the names of the columns, from the first row or from the options.
+
+    :raises ValueError: The first row cannot be names.
+    :raises AssistantInputError: Another delimiter separates the names.
+    """
+    # Spreadsheets export empty columns.
+    header = first.cells[: _length_without_blanks(first.cells)]
+    if options.header is True:
+        text = "".join(header)
+        if "\0" in text or not is_encodable(text):
+            raise ValueError(f"its first line is not a list of names in {encoding}; {ADVICE}")
+    else:
+        header = options.header or [str(number) for number, _cell in enumerate(first.cells, start=1)]
+    if len(header) > MOST_COLUMNS:
+        raise ValueError(f"its first line has more than {MOST_COLUMNS:,} columns; {ADVICE}")
+    for other in _OTHER_DELIMITERS:
+        if len(header) == 1 and other in header[0]:
+            raise AssistantInputError(
+                f"the column names of {str(path)!r} are not separated by {delimiter!r}; "
+                f"the line looks like {other!r}: {header[0]!r}",
+                todo=f"Set csv_options={{'delimiter': {other!r}}} (--csv-option {f'delimiter={other}'!r}).",
+                field="csv_options",
+            )
+    return header
 
 
 def _length_without_blanks(row: list[str]) -> int:
@@ -375,3 +246,114 @@ def _length_without_blanks(row: list[str]) -> int:
     while length > 1 and not row[length - 1].strip():
         length -= 1
     return length
+
+
+class _Table:
+    """Read the rows of a file, and count what is left out."""
+
+    def __init__(self, header: list[str], path: StoragePath, options: CsvOptions, delimiter: str) -> None:
+        self.left_out = SourceAccount()
+        self._header = header
+        self._path = path
+        self._null_texts = options.null_texts
+        self._quote = options.quotechar
+        self._delimiter = delimiter
+
+    def rows(self, records: Iterable[_Record]) -> Iterator[Row]:
+        """
+        Yield the rows, except those that are blank or repeat the header.
+
+        :raises ValueError: It is not certain where a row ends.
+        """
+        header, width, null_texts = self._header, len(self._header), self._null_texts
+        odd = {"", self._header[0].strip(_BLANKS)}
+        quote = self._quote
+        for record in records:
+            line, height, text, cells = record
+            if len(cells) != width or cells[0].strip(_BLANKS) in odd:
+                if self._is_left_out(record):
+                    continue
+                # Blank cells after the last column do not count.
+                cells = cells[: max(width, _length_without_blanks(cells))]
+                problem = self._problem_of_width(record, cells)
+                if problem:
+                    yield Row({}, line, len(text), problem)
+                    continue
+            # Most rows have one line, and no cell that ends with a quote.
+            if quote and quote in text and (height > 1 or any(cell[-1:] == quote for cell in cells)):
+                self._check_quotes(record, cells)
+            # All columns are text: a category "007" must not become 7.
+            values: dict[str, str | None] = dict(zip(header, cells))  # noqa: B905 (as many cells as names)
+            if null_texts:
+                values = {name: None if cell in null_texts else cell for name, cell in values.items()}
+            yield Row(values, line, len(text))
+
+    def _is_left_out(self, record: _Record) -> bool:
+        """Return whether a row is not one, and count it."""
+        cells = record.cells
+        cells = cells[: _length_without_blanks(cells)]
+        if record.is_blank:
+            # An empty line is not a row.
+            if cells:
+                self._leave_out("is blank", record.line, is_expected=True)
+            return True
+        if [cells[0].removeprefix("\ufeff"), *cells[1:]] == self._header:
+            self._leave_out("repeats the line of column names", record.line)
+            return True
+        return False
+
+    def _problem_of_width(self, record: _Record, cells: list[str]) -> str:
+        """Return why a row cannot be read; empty if it has a cell for each column."""
+        count, width = len(cells), len(self._header)
+        has_quotes = bool(self._quote) and self._quote in record.text
+        is_long = len(record.cells) > width and record.height > 1
+        # Python's reader takes what follows a quote that ends a cell and a line for a row.
+        if has_quotes and (count < width or is_long or self._is_torn(record, cells)):
+            _doubt(record.line, f"the row has {count} cells instead of {width}, and quotes")
+        if count == width:
+            return ""
+        return f"has {counted(count, 'cell')} in {counted(width, 'column')}; {ADVICE}"
+
+    def _is_torn(self, record: _Record, cells: Sequence[str]) -> bool:
+        """
+        Return whether a quote ends a cell of a row and does not begin it, as in ``the end of a text",next``.
+
+        A row that is written by the rules has an even number of quotes, and two for each quote inside of a cell.
+        """
+        quotes = record.text.count(self._quote)
+        inside = [cell.count(self._quote) for cell in cells]
+        is_end = any(count % 2 and cell.endswith(self._quote) for cell, count in zip(cells, inside, strict=True))
+        return is_end and (quotes % 2 == 1 or quotes < 2 * sum(inside))
+
+    def _check_quotes(self, record: _Record, cells: Sequence[str]) -> None:
+        """
+        Look for quotes that Python's reader takes for text, and for rows inside of a cell.
+
+        :raises ValueError: It is not certain where the row ends.
+        """
+        if self._is_torn(record, cells):
+            _doubt(record.line, "a quote ends a cell and does not begin it")
+        if record.height == 1:
+            return
+        for position, cell in enumerate(cells):
+            count = self._rows_inside(cell, position)
+            if count:
+                self._leave_out("may be in a cell whose quote is missing", record.line, count=count)
+
+    def _rows_inside(self, cell: str, position: int) -> int:
+        """
+        Return the number of rows that a cell may hold: the end of its own, others, and the beginning of one.
+
+        It does if the quotes at its end and at the beginning of another cell are missing. In prose, a blank follows a
+        comma.
+        """
+        lines = cell.splitlines()
+        last = len(self._header) - 1
+        if len(lines) < 2 or last < 2 or f"{self._delimiter} " in cell:
+            return 0
+        total = cell.count(self._delimiter)
+        is_end = lines[0].count(self._delimiter) == last - position
+        return total // last if is_end and total % last == 0 else 0
+
+    def _leave_out(self, reason: str, line: int, *, is_expected: bool = False, count: int = 1) -> None:
+        self.left_out.leave_out("row", reason, f"{self._path}, line {line}", is_expected=is_expected, count=count)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,16 +13,17 @@ from urllib.parse import unquote
 
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.source_account import ACCOUNT, SourceAccount
-from airflow_provider_assistant.storage.allowed_root import open_inside
-from airflow_provider_assistant.storage.paths import StoragePath, reading, usable_path
-from airflow_provider_assistant.storage.source_files import storage_files
+from airflow_provider_assistant.storage.listing import storage_files
+from airflow_provider_assistant.storage.opening import StoragePath, open_inside, reading, usable_path
 from airflow_provider_assistant.tables.batches import BATCH, Columns, Part, notes_of
 from airflow_provider_assistant.tables.csv_files import CsvOptions, read_csv
-from airflow_provider_assistant.tables.frames import BATCH_BYTES, batches_of_arrow, longest_shared_value
+from airflow_provider_assistant.tables.frames import batches_of_arrow
 from airflow_provider_assistant.tables.json_files import read_json
 from airflow_provider_assistant.tables.text import COMPRESSIONS
 from airflow_provider_assistant.texts import counted
 
+# Bytes of a batch of rows.
+BATCH_BYTES = 32 << 20
 # Bytes of a column of a row group, or of its average value, that no people or programs write.
 LARGEST_COLUMN = 256 << 20
 LARGEST_AVERAGE = 64 << 10
@@ -37,8 +37,18 @@ _WORKBOOKS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 
 # Name of the partition of rows without a value.
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-# Such as v9.metadata.json and 00009-<UUID>.gz.metadata.json.
-_ICEBERG_VERSION = re.compile(r"(v\d+|\d{5,}-[0-9a-f-]{36})(\.\w+)?\.metadata\.json")
+# What the folder of a table has, and the line that reads the table.
+_TABLES = {
+    "Delta": ("_delta_log", "deltalake.DeltaTable({0!r}).to_pyarrow_table()"),
+    "Hudi": (
+        ".hoodie",
+        "pyarrow.Table.from_batches(hudi.HudiTableBuilder.from_base_uri({0!r}).build().read_snapshot())",
+    ),
+    "Iceberg": (
+        "metadata/[v0-9]*.metadata.json",
+        "pyiceberg.table.StaticTable.from_metadata({1!r}).scan().to_arrow()",
+    ),
+}
 
 
 def read_files(
@@ -100,20 +110,22 @@ def _read_parquet(stack: ExitStack, file: BinaryIO, path: StoragePath, columns: 
     schema = metadata.schema.to_arrow_schema()
     columns.check(schema.names, repr(str(path)))
     names = columns.present(schema.names)
-    # With this buffer, pyarrow reads a large row group page by page instead of at once.
-    options = {"buffer_size": 1 << 20, "pre_buffer": False, "page_checksum_verification": True}
     texts = [name for name in names if pa.types.is_string(schema.field(name).type)]
-    dictionaries = pq.ParquetFile(file, metadata=metadata, read_dictionary=texts, **options)
-    batch_size = BATCH
-    for number in range(metadata.num_row_groups):
-        row_size = _row_size(metadata.row_group(number), names)
-        # A text that many rows share is in the file once. The first row has the dictionaries of all.
-        for row in itertools.islice(dictionaries.iter_batches(1, [number], texts, use_threads=False), 1):
-            row_size = max(row_size, longest_shared_value(row))
-        batch_size = min(batch_size, max(BATCH_BYTES // row_size, 1))
-    parquet_file = stack.enter_context(pq.ParquetFile(file, metadata=metadata, **options))
-    batches = parquet_file.iter_batches(batch_size, columns=names, use_threads=False)
-    yield from batches_of_arrow(batches, columns)
+    sizes = [_row_size(metadata.row_group(number), names) for number in range(metadata.num_row_groups)]
+    parquet_file = stack.enter_context(
+        pq.ParquetFile(
+            file,
+            metadata=metadata,
+            # A text that many rows share is in the file, and in memory, once.
+            read_dictionary=texts,
+            # With this buffer, pyarrow reads a large row group page by page instead of at once.
+            buffer_size=1 << 20,
+            pre_buffer=False,
+            page_checksum_verification=True,
+        )
+    )
+    batch_size = min(BATCH, max(BATCH_BYTES // max(sizes, default=1), 1))
+    yield from batches_of_arrow(parquet_file.iter_batches(batch_size, columns=names, use_threads=False), columns)
 
 
 def _row_size(group: Any, names: Sequence[str]) -> int:
@@ -151,44 +163,30 @@ def _check_no_tables(files: Iterable[StoragePath]) -> None:
 
     :raises AssistantInputError: There is such a file. The message has the line that reads the table.
     """
-    checked: set[str] = set()
-    for file in files:
-        if file.suffix.lower() != ".parquet":
-            continue
-        for folder in file.parents:
-            if str(folder) in checked:
-                break
-            checked.add(str(folder))
-            # A partition is below the folder of its table.
-            found = None if "=" in folder.name else _table_in(folder)
-            if found:
-                kind, line = found
-                raise AssistantInputError(
-                    f"{str(folder)!r} is a {kind} table: its files also have rows that were deleted or replaced",
-                    safe=NOTHING_SENT,
-                    todo=f"Read it with its library: source=lambda: {line}. For the command line, write the "
-                    "result to a Parquet file.",
-                    field="source",
-                )
+    folders = {str(folder): folder for file in files if file.suffix.lower() == ".parquet" for folder in file.parents}
+    for folder in folders.values():
+        # A partition is below the folder of its table.
+        table = None if "=" in folder.name else _table_in(folder)
+        if table:
+            kind, line = table
+            raise AssistantInputError(
+                f"{str(folder)!r} is a {kind} table: its files also have rows that were deleted or replaced",
+                safe=NOTHING_SENT,
+                todo=f"Read it with its library: source=lambda: {line}. For the command line, write the result to a "
+                "Parquet file.",
+                field="source",
+            )
 
 
 def _table_in(folder: StoragePath) -> tuple[str, str] | None:
     """Return the kind of a table in a folder, and the line that reads it."""
-    # Only Airflow knows the connection in a URL.
-    plain = re.sub(r"://[^/@]*@", "://", str(folder))
     # Folders above the source may be closed.
     with contextlib.suppress(OSError):
-        if (folder / "_delta_log").is_dir():
-            return "Delta", f"deltalake.DeltaTable({plain!r}).to_pyarrow_table()"
-        if (folder / ".hoodie").is_dir():
-            reader = f"hudi.HudiTableBuilder.from_base_uri({plain!r}).build()"
-            return "Hudi", f"pyarrow.Table.from_batches({reader}.read_snapshot())"
-        metadata = folder / "metadata"
-        names = [entry.name for entry in metadata.iterdir()] if metadata.is_dir() else []
-        versions = [name for name in names if _ICEBERG_VERSION.fullmatch(name)]
-        if versions:
+        for kind, (mark, line) in _TABLES.items():
             # v10 follows v9.
-            newest = max(versions, key=lambda name: (len(name), name))
-            file = f"{plain}/metadata/{newest}"
-            return "Iceberg", f"pyiceberg.table.StaticTable.from_metadata({file!r}).scan().to_arrow()"
+            found = sorted(map(str, folder.glob(mark)), key=lambda path: (len(path), path))
+            if found:
+                # Only Airflow knows the connection in a URL.
+                table, newest = (re.sub(r"://[^/@]*@", "://", path) for path in (str(folder), found[-1]))
+                return kind, line.format(table, newest)
     return None

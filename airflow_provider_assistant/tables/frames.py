@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +10,6 @@ from airflow_provider_assistant.tables.batches import BATCH, Batch, Columns, tex
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-# Bytes of a batch of rows.
-BATCH_BYTES = 32 << 20
 
 
 def is_frame(source: Any) -> bool:
@@ -91,7 +87,7 @@ def _values_of_series(name: str, series: Any, columns: Columns) -> list[Any]:
 
 def batches_of_arrow(batches: Iterable[pa.RecordBatch], columns: Columns) -> Iterator[Batch]:
     """
-    Yield the columns of Arrow record batches, in batches of a bounded number of rows and bytes.
+    Yield the columns of Arrow record batches, in batches of a bounded number of rows.
 
     :raises AssistantInputError: See :func:`batches_of_frame`.
     """
@@ -101,29 +97,10 @@ def batches_of_arrow(batches: Iterable[pa.RecordBatch], columns: Columns) -> Ite
             columns.check(batch.schema.names)
             checked_schema = batch.schema
         selected = batch.select(columns.present(batch.schema.names))
-        step = min(BATCH, max(BATCH_BYTES // max(longest_shared_value(selected), 1), 1))
-        for start in range(0, batch.num_rows, step):
-            piece = selected.slice(start, step)
-            count = min(step, batch.num_rows - start)
-            read = {
-                name: _values(name, column, columns)
-                for name, column in zip(piece.schema.names, piece.columns, strict=True)
-            }
-            yield Batch(columns.complete(read, count), encoding="UTF-8")
-
-
-def longest_shared_value(batch: pa.RecordBatch) -> int:
-    """
-    Return the bytes of the longest text in the dictionaries of a batch.
-
-    A dictionary has each value once, so that the rows may be much larger than the batch.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    columns = [column for column in batch.columns if pa.types.is_dictionary(column.type)]
-    texts = [column.dictionary for column in columns if _is_text(column.type)]
-    return max([pc.max(pc.binary_length(text)).as_py() or 0 for text in texts], default=0)
+        for start in range(0, batch.num_rows, BATCH):
+            piece = selected.slice(start, BATCH)
+            read = {name: _values(name, piece.column(name), columns) for name in piece.schema.names}
+            yield Batch(columns.complete(read, piece.num_rows), encoding="UTF-8")
 
 
 def _values(name: str, array: Any, columns: Columns) -> list[Any]:
@@ -146,12 +123,10 @@ def _values(name: str, array: Any, columns: Columns) -> list[Any]:
         todo = "Convert it to text or numbers first."
         raise _refused(name, f"is of type {kind}, whose values cannot be read", todo)
     try:
+        if types.is_dictionary(kind):
+            return _shared_values(name, array, columns)
         if types.is_temporal(kind) and getattr(kind, "unit", "") == "ns":
             array = _in_microseconds(array)
-        if types.is_dictionary(kind):
-            # Ten times faster, where there is such a cast.
-            with contextlib.suppress(pa.ArrowNotImplementedError):
-                array = array.cast(kind.value_type)
         values: list[Any] = array.to_pylist()
     except UnicodeDecodeError:
         # Some writers store other encodings as text.
@@ -164,6 +139,19 @@ def _values(name: str, array: Any, columns: Columns) -> list[Any]:
             "Convert the column to text, or round it, first.",
         ) from error
     return values
+
+
+def _shared_values(name: str, array: Any, columns: Columns) -> list[Any]:
+    """Return the values of a dictionary array. Rows share them: a large text of many rows is in memory once."""
+    if hasattr(array, "chunks"):
+        array = array.unify_dictionaries().combine_chunks()
+    used = array.indices.unique()
+    # Views cannot be taken from.
+    words = array.dictionary
+    words = words.cast("large_string") if str(words.type) == "string_view" else words
+    values = _values(name, words.take(used), columns)
+    value_by_index = dict(zip(used.to_pylist(), values, strict=True))
+    return [value_by_index[index] for index in array.indices.to_pylist()]
 
 
 def _in_microseconds(array: Any) -> Any:

@@ -12,8 +12,8 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.source_account import AccountedRows
-from airflow_provider_assistant.storage.source_files import listed_paths
-from airflow_provider_assistant.tables.batches import Columns, Part, batches_of_rows, notes_of, numbered
+from airflow_provider_assistant.storage.listing import listed_paths
+from airflow_provider_assistant.tables.batches import Columns, Part, batches_of_mappings, notes_of, numbered
 from airflow_provider_assistant.tables.csv_files import CsvOptions
 from airflow_provider_assistant.tables.files import read_files
 from airflow_provider_assistant.tables.frames import batches_of_frame, is_frame
@@ -78,7 +78,7 @@ def _read(source: Any, columns: Columns, read_paths: Callable[[list[Any]], Itera
     elif isinstance(source, Iterator | Sequence) and not isinstance(source, bytes):
         for kind, parts in itertools.groupby(source, key=_kind_of):
             if kind == "rows":
-                yield from batches_of_rows(parts, columns)
+                yield from batches_of_mappings(parts, columns)
             elif kind == "paths":
                 yield from read_paths(listed_paths(list(parts)))
             else:

@@ -7,12 +7,10 @@ from contextlib import ExitStack
 from typing import Any, BinaryIO, TextIO
 
 from airflow_provider_assistant import strict_json
-from airflow_provider_assistant.storage.paths import StoragePath
+from airflow_provider_assistant.storage.opening import StoragePath
 
 # Characters of the longest row: a file without line breaks would be read into memory as a whole.
 ROW_LIMIT = 16 << 20
-# Characters after which a batch of rows is full.
-BATCH_CHARACTERS = 4 << 20
 
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _WORKBOOK = "is an Excel workbook: pass source=lambda: pandas.read_excel({!r}, dtype=str, keep_default_na=False)"

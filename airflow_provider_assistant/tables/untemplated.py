@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from airflow_provider_assistant.tables.batches import BATCH
 from airflow_provider_assistant.tables.frames import is_frame
-from airflow_provider_assistant.texts import counted, shortened
-
-# Characters of the column names in the short description of a source.
-NAMES_LENGTH = 200
+from airflow_provider_assistant.texts import counted
 
 
 class Untemplated:
@@ -27,20 +22,13 @@ class Untemplated:
         self.value = value
 
     def serialize(self) -> str:
-        """Return a short description for Airflow's rendered fields, such as ``list, 2 rows: id, title``."""
+        """Return a short description for Airflow's rendered fields, such as ``list, 2 rows``."""
         source = self.value
         name = type(source).__name__
         if callable(source) and not is_frame(source):
             return f"{getattr(source, '__qualname__', name)}()"
-        if isinstance(source, list | tuple):
-            rows = [row for row in source[:BATCH] if isinstance(row, Mapping)]
-            columns: Iterable[Any] = dict.fromkeys(itertools.chain.from_iterable(rows))
-        elif name in {"DataFrame", "Table"}:
-            # In a table of pyarrow, ``columns`` holds the values.
-            columns = source.column_names if name == "Table" else source.columns
-        else:
-            return name
-        return f"{name}, {counted(len(source), 'row')}: {shortened(', '.join(map(str, columns)), NAMES_LENGTH)}"
+        is_table = isinstance(source, list | tuple) or name in {"DataFrame", "Table"}
+        return f"{name}, {counted(len(source), 'row')}" if is_table else name
 
 
 def without_templating(source: Any) -> Any:

@@ -21,7 +21,7 @@ from fastapi.responses import HTMLResponse, PlainTextResponse
 
 from airflow_provider_assistant.evaluation.report import GENERATOR, owner_tag
 from airflow_provider_assistant.evaluation.runs import REPORT
-from airflow_provider_assistant.storage.folders import local_path
+from airflow_provider_assistant.storage.opening import local_path
 from airflow_provider_assistant.texts import escaped, shortened
 from airflow_provider_assistant.ui.access import may_see_task
 from airflow_provider_assistant.ui.ledger import read

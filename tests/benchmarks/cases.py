@@ -183,7 +183,7 @@ def _fill(ledger: Ledger, path: Path, scope: str) -> None:
     with ledger.of(loads.scope_of(scope), "bench", replace(loads.RUN, run_id="earlier")) as attempts:
         for batch in loads.table_rows(str(path)).batches():
             if not isinstance(batch, Note):
-                pairs = zip(batch.keys, batch.hashes, strict=True)
+                pairs = [(row.key, row.content_hash) for row in batch.rows]
                 attempts.share([Outcome(Claim(key, "row", 1, content), "created", key) for key, content in pairs])
 
 

@@ -130,7 +130,7 @@ def load(
             attempts = stack.enter_context(kept.of(scope_of(scope or uuid.uuid4().hex), "bench", RUN))
             findings = stack.enter_context(FindingsFile(Path("/dev/null"), always=False))
             options = LoadOptions(on_missing="ignore" if partial else "list")
-            job = LoadJob(table_rows(source), options, settings)
+            job = LoadJob(lambda: table_rows(source), options, settings)
             loading = Load(job, kept, attempts, findings, client and client(settings))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(loading.run(), seconds)

@@ -23,6 +23,7 @@ from airflow_provider_assistant.loading.options import MAX_BACKOFF
 from tests.benchmarks import loads
 from tests.benchmarks.measure import reset_peak, status
 from tests.benchmarks.service import Service
+from tests.wire import client_with
 
 NOWHERE: Any = SimpleNamespace(api="http://127.0.0.1:1/api/v1")
 
@@ -38,7 +39,7 @@ class Accepting(AsyncTransport):
 def offline(settings: ClientSettings) -> AssistantClient:
     """Return a client without a network."""
     settings = settings.retrying(max_backoff=MAX_BACKOFF, retry_ambiguous=True)
-    return AssistantClient(settings, async_transport=Accepting())
+    return client_with(settings, async_transport=Accepting())
 
 
 def _import_all(ledger: Ledger | None) -> None:

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_assistant.knowledge.website import addresses
+from airflow_provider_assistant.knowledge import addresses
 from airflow_provider_assistant.lake import duckdb
-from tests.website import File, Website, page
+from tests.website import Website, page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -73,7 +73,7 @@ def website() -> Iterator[str]:
     """The sitemap of a website on this machine, which is a help desk as well."""
     with Website() as running:
         pages = {"/office": page("Office", "From nine to five."), "/archive/old": page("Old", "From eight to four.")}
-        sitemap = running.site({path: File(html, headers={"ETag": f'"{path}"'}) for path, html in pages.items()})
+        sitemap = running.site(pages)
         articles = {"articles": [ARTICLE, {**ARTICLE, "id": 8, "draft": True}], "meta": {"has_more": False}}
         for brackets in ("[size]", "%5Bsize%5D"):
             running.files[f"/api/v2/help_center/articles.json?page{brackets}=100"] = json.dumps(articles).encode()

@@ -45,7 +45,6 @@ from tests.versions import SINCE
 
 SITE = ROOT / "docs" / "site"
 PARAMETERS = SimpleNamespace(**runpy.run_path(str(SITE / "parameters.py")))
-CONTRACT = SimpleNamespace(**runpy.run_path(str(SITE / "contract.py")))
 REGISTRY = SimpleNamespace(**runpy.run_path(str(SITE / "registry.py")))
 OPERATORS, ERRORS, DATASETS = (f"docs/reference/{name}.md" for name in ("operators", "errors", "datasets"))
 EVALUATION, METRICS, HOOK = (f"docs/reference/{name}.md" for name in ("evaluation", "metrics", "hook"))
@@ -304,6 +303,21 @@ def layers(text: str) -> str:
     return re.sub(r"(?<=```text\n).*?(?=\n```)", lambda _: drawn, text, count=1, flags=re.DOTALL)
 
 
+def datasets_page(text: str) -> str:
+    """Return the page of the datasets with the sections that the code describes."""
+    sections = []
+    for dataset in datasets.DATASETS.values():
+        rows = columns(dataset.schema())
+        lines = [f"## {dataset.name}", "", f"{dataset.description}.", ""]
+        lines += ["| Column | Type | Nullable | Meaning |", "|---|---|---|---|"]
+        for row, meaning in zip(rows, dataset.descriptions().values(), strict=True):
+            lines.append("| " + " | ".join([*row.values(), meaning]) + " |")
+        sections.append("\n".join(lines))
+    begin, end = (f"<!-- datasets: {word} -->" for word in ("begin", "end"))
+    before, _, rest = text.partition(begin)
+    return f"{before}{begin}\n\n" + "\n\n".join(sections) + f"\n\n{end}{rest.partition(end)[2]}"
+
+
 def tables() -> list[Table]:
     return [
         Table(OPERATORS, "Import paths", import_paths()),
@@ -316,7 +330,6 @@ def tables() -> list[Table]:
         Table(ERRORS, "By HTTP status", statuses()),
         Table(ERRORS, "Without a status", errors_without_a_status()),
         Table(METRICS, "Tags", endpoint_tags()),
-        *(Table(DATASETS, name, columns(dataset.schema())) for name, dataset in datasets.DATASETS.items()),
         Table(DATASETS, "Findings file", columns(findings_schema())),
         Table(EVALUATION, "Scores", columns(to_table(score_cases([], []), [], None).schema, nullable=False)),
         *summary(),
@@ -343,7 +356,7 @@ def tables() -> list[Table]:
 def generated() -> dict[Path, str]:
     """Return the text of each file that repeats the code."""
     found = {
-        CONTRACT.FILE: CONTRACT.text_of_contract(),
+        ROOT / DATASETS: datasets_page((ROOT / DATASETS).read_text()),
         REGISTRY.ENTRY: REGISTRY.written(),
         command_line.PAGE: command_line.written(),
         runbook.PAGE: runbook.written(),

@@ -1,104 +1,76 @@
-"""The pages on files and help desks: the DAG that waits for a file, and the readers of articles."""
+"""The recipes for help desks: shapes of their public documentation become documents."""
 
 from __future__ import annotations
 
-import asyncio
-import re
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import httpx
 import pytest
 
 from tests.docs.pages import ROOT, blocks_of
-from tests.docs.test_code_blocks import dags_of, documents_sent, in_folder
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+(RECIPES,) = [block for block in blocks_of(ROOT / "docs/load/knowledge-help-desks.md") if "def intercom" in block.code]
+HTML = "<h2>Hours</h2><p>From <b>9</b> to 5 &amp; later: <a href='/rooms'>rooms</a>.</p>"
 
-    from tests.conftest import RunningService
-    from tests.task_runs.run import Run
 
-PAGE = "docs/load/knowledge-files.md"
-HELP_DESKS = "docs/load/knowledge-help-desks.md"
+def intercom(number: int, *, is_draft: bool) -> dict[str, Any]:
+    return {
+        "type": "article",
+        "id": str(number),
+        "title": f"Title {number}",
+        "description": "A summary.",
+        "body": HTML,
+        "author_id": 5,
+        "state": "draft" if is_draft else "published",
+        "url": None if is_draft else f"https://help.acme.com/en/articles/{number}",
+        "created_at": 1700000000,
+        "updated_at": 1793491200,
+        "default_locale": "en",
+    }
 
-INTERCOM = {"body": "<p>text</p>", "state": "published", "default_locale": "en", "url": "https://help.acme.com/1"}
-CONFLUENCE = {"status": "current", "body": {"storage": {"value": "<p>text</p>"}}, "_links": {"webui": "/spaces/E/1"}}
-SECOND_PAGE = "/wiki/api/v2/pages?cursor=c"
-# What each system answers to the paths that the page of the documentation reads.
-REPLIES: dict[str, Any] = {
-    "api.intercom.io/articles?per_page=50&page=1": {"data": [{"id": "1", **INTERCOM}], "pages": {"total_pages": 2}},
-    "api.intercom.io/articles?per_page=50&page=2": {"data": [{"id": "2", **INTERCOM}], "pages": {"total_pages": 2}},
-    "acme.freshdesk.com/api/v2/solutions/categories?per_page=100&page=1": [{"id": 1, "name": "General"}],
-    "acme.freshdesk.com/api/v2/solutions/categories/1/folders?per_page=100&page=1": [{"id": 2}, {"id": 3}],
-    "acme.freshdesk.com/api/v2/solutions/folders/2/articles?per_page=100&page=1": [
-        {"id": number, "status": 2, "description": "text"} for number in range(100)
-    ],
-    "acme.freshdesk.com/api/v2/solutions/folders/2/articles?per_page=100&page=2": [],
-    "acme.freshdesk.com/api/v2/solutions/folders/3/articles?per_page=100&page=1": [
-        {"id": 100, "status": 2, "description": "text"}
-    ],
-    "acme.atlassian.net/wiki/api/v2/pages?body-format=storage&limit=100": {
-        "results": [{"id": "1", **CONFLUENCE}],
-        "_links": {"next": SECOND_PAGE},
-    },
-    f"acme.atlassian.net{SECOND_PAGE}": {"results": [{"id": "2", **CONFLUENCE}], "_links": {}},
+
+def freshdesk(number: int, *, is_draft: bool) -> dict[str, Any]:
+    return {
+        "id": number,
+        "title": f"Title {number}",
+        "description": HTML,
+        "description_text": "not this",
+        "status": 1 if is_draft else 2,
+        "type": 1,
+        "folder_id": 5,
+        "seo_data": {"meta_title": "other"},
+        "updated_at": "2026-11-01T00:00:00Z",
+    }
+
+
+def confluence(number: int, *, is_draft: bool) -> dict[str, Any]:
+    return {
+        "id": str(number),
+        "type": "page",
+        "title": f"Title {number}",
+        "status": "archived" if is_draft else "current",
+        "body": {"export_view": {"value": HTML, "representation": "export_view"}, "_expandable": {}},
+        "version": {"when": "2026-11-01T00:00:00.000Z", "number": 3},
+        "_links": {"webui": f"/spaces/ENG/pages/{number}", "self": "https://acme.atlassian.net/wiki/rest/api/1"},
+    }
+
+
+ADDRESSES = {
+    intercom: "https://help.acme.com/en/articles/1",
+    freshdesk: "https://acme.freshdesk.com/support/solutions/articles/1",
+    confluence: "https://acme.atlassian.net/wiki/spaces/ENG/pages/1",
 }
 
 
-@pytest.mark.parametrize(
-    ("system", "keys", "url"),
-    [
-        ("intercom", ["1/en", "2/en"], "https://help.acme.com/1"),
-        (
-            "freshdesk",
-            [str(number) for number in range(101)],
-            "https://acme.freshdesk.com/support/solutions/articles/0",
-        ),
-        ("confluence", ["1", "2"], "https://acme.atlassian.net/wiki/spaces/E/1"),
-    ],
-)
-def test_the_readers_of_help_desks_read_all_pages(
-    system: str, keys: list[str], url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def answer(address: str, **_: Any) -> httpx.Response:
-        reply = REPLIES[address.removeprefix("https://")]
-        return httpx.Response(200, json=reply, request=httpx.Request("GET", address))
-
-    monkeypatch.setattr(httpx, "get", answer)
-    (block,) = [block for block in blocks_of(ROOT / HELP_DESKS) if re.search(rf"def {system}_", block.code)]
-    names: dict[str, Any] = {}
-    exec(block.code, names)
-    rows = list(names["articles"])
-    assert [row["key"] for row in rows] == keys
-    assert {row["content"] for row in rows} == {"text"}
-    assert rows[0]["url"] == url
-
-
-@pytest.mark.usefixtures("files")
-def test_a_file_starts_the_load(
-    connect: Callable[..., None], run_dag: Callable[..., Run], service: RunningService, tmp_path: Path
-) -> None:
-    """The trigger that the triggerer would run deletes the file and fires; the DAG then loads the folder."""
-    connect()
-    (block,) = [block for block in blocks_of(ROOT / PAGE) if "AssetWatcher" in block.code]
-    ready = tmp_path / "handbook" / "_READY"
-    path = in_folder(block, tmp_path)
-    path.write_text(block.code.replace("/data/handbook/_READY", str(ready)).replace("=30", "=0.01"))
-    (dag,) = dags_of(path)
-    classpath, arguments = dag.schedule[0].watchers[0].trigger.serialize()
-    module, _, name = classpath.rpartition(".")
-    trigger = getattr(import_module(module), name)(**arguments)
-
-    async def fire() -> object:
-        waiting = asyncio.create_task(anext(trigger.run()))
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        ready.touch()
-        return await asyncio.wait_for(waiting, 30)
-
-    assert asyncio.run(fire()).payload is True
-    assert not ready.exists()
-    assert run_dag(dag).state == "success"
-    assert documents_sent(service) == 2
+@pytest.mark.promise("sources of documents", "Articles of four help desks are documents with the readers' addresses.")
+@pytest.mark.parametrize("shape", ADDRESSES, ids=lambda shape: shape.__name__)
+def test_a_recipe_reads_what_visitors_may_see(shape: Any) -> None:
+    recipes: dict[str, Any] = {}
+    exec(RECIPES.code, recipes)
+    rows = recipes[shape.__name__]([shape(1, is_draft=False), shape(2, is_draft=True)])
+    (row,) = rows
+    host = "/".join(ADDRESSES[shape].split("/")[:3])
+    assert (row["key"], row["parent"], row["title"], row["url"]) == ("1", "1", "Title 1", ADDRESSES[shape])
+    assert row["content"] == f"## Hours\n\nFrom **9** to 5 & later: [rooms]({host}/rooms)."
+    assert row["date"].startswith("2026-11-01T00:00:00")
+    (left_out,) = rows.account.left_out
+    assert (left_out.unit, left_out.count, left_out.is_expected) == ("document", 1, True)

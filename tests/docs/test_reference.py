@@ -23,13 +23,13 @@ from airflow_provider_assistant.evaluation.scorers import SCORERS
 from airflow_provider_assistant.feedback.counts import RatingCounts
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.connection import ConnectionExtra
-from airflow_provider_assistant.knowledge import files
+from airflow_provider_assistant.knowledge import folder
 from airflow_provider_assistant.lake.rows import values_of, with_digits
 from airflow_provider_assistant.ledger import clock, store
 from airflow_provider_assistant.loading import counts, findings, guards, load
 from airflow_provider_assistant.loading.options import OPTIONS, LoadOptions, OnAmbiguous, OnChange
 from airflow_provider_assistant.operators import documents
-from airflow_provider_assistant.parsing import child, limits
+from airflow_provider_assistant.parsing import child, office, pdf
 from airflow_provider_assistant.sending.sender import BREAKER
 from airflow_provider_assistant.tables.files import FORMATS
 from tests.contract.cases import CASES
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 COMMANDS = str(command_line.PAGE.relative_to(ROOT))
 CONNECTION, LINEAGE = "docs/start/connection.md", "docs/load/assets-and-lineage.md"
 INCREMENTAL, LEDGER = "docs/load/incremental-loads.md", "docs/internals/ledger.md"
-ROWS, HANDBOOK = "docs/load/load-dataframe.md", "docs/load/knowledge-files.md"
+ROWS, HANDBOOK = "docs/load/load-dataframe.md", "docs/load/knowledge-sources.md"
 
 
 @pytest.mark.promise("pages", "Tables of the reference say what the code does: they are generated from it.")
@@ -71,8 +71,8 @@ LISTS: list[tuple[str, str, str, Any]] = [
     (OPERATORS, "Counts of a load", "Key", counts.LoadCounts().as_dict()),
     (OPERATORS, "Counts of ratings", "Key", COUNTS),
     (LINEAGE, "Links", "Button", {link.name for kind in tasks().values() for link in kind.operator_extra_links}),
-    (DATASETS, "findings", "Kind", get_args(findings.Kind)),
-    (DATASETS, "requests", "State", ["open", "ambiguous", "timed_out", "complete", "failed", "lost"]),
+    (DATASETS, "Kinds of findings", "Kind", get_args(findings.Kind)),
+    (DATASETS, "States of requests", "State", ["open", "ambiguous", "timed_out", "complete", "failed", "lost"]),
     ("docs/ask/chat-batch.md", "What is in the file", "Status", answers.STATUSES),
     ("docs/evaluate/judge.md", "Rubrics", "Scorer", [f"judge.{name}" for name in (*BUILT_IN, "<name>")]),
     ("docs/evaluate/golden-set.md", "Write a golden set", "Column", ["a key", "message", *EXPECTATIONS, "human"]),
@@ -80,7 +80,7 @@ LISTS: list[tuple[str, str, str, Any]] = [
     (LEDGER, "Retry or skip", "`on_ambiguous`", get_args(OnAmbiguous)),
     (INCREMENTAL, "When a row has changed", "`on_change`", get_args(OnChange)),
     (ROWS, "Files", "Name ends in", FORMATS),
-    (HANDBOOK, "Load HTML, PDF and Office files", "Files", files.MARKDOWN | child.LIBRARIES.keys() - {child.PAGE}),
+    (HANDBOOK, "Files", "Files", folder.MARKDOWN | folder.TEXT | child.FORMATS.keys()),
     (
         *("docs/start/install.md", "Extras", "Extra"),
         {*PROJECT["optional-dependencies"]} - {"dev", "docs", "cluster", "release"},
@@ -117,12 +117,12 @@ FIGURES = [
     ("docs/load/load-dataframe.md", f"rejects the first {load.FIRST_ROWS} rows"),
     (INCREMENTAL, f"list at least {guards.LEAST_CHANGED} of them, or remove at least {guards.LEAST_REMOVED}."),
     ("docs/evaluate/feedback.md", f"After {BREAKER} failures in a row"),
-    (HANDBOOK, f"| {files.LARGEST_TEXT // MILLION} MB for text, HTML, `.rst` and `.ipynb`, "),
-    (HANDBOOK, f", {limits.LARGEST_FILE // MILLION} MB for others |"),
-    (HANDBOOK, f"| {limits.LARGEST_ARCHIVE // MILLION} MB and {limits.MOST_MEMBERS:,} members |"),
-    (HANDBOOK, f"| Pages of a PDF file | {limits.MOST_PAGES:,} |"),
-    (HANDBOOK, f"| Text of a file | {limits.MOST_CHARACTERS:,} characters |"),
-    (HANDBOOK, f"| {NUMBER[limits.SECONDS]}, {limits.MEMORY // 2**30} GiB |"),
+    (HANDBOOK, f"| {folder.LARGEST_TEXT // MILLION} MB for Markdown, text and HTML, "),
+    (HANDBOOK, f", {child.LARGEST_FILE // MILLION} MB for others |"),
+    (HANDBOOK, f"| {office.LARGEST_ARCHIVE // MILLION} MB and {office.MOST_MEMBERS:,} members |"),
+    (HANDBOOK, f"| Pages of a PDF file | {pdf.MOST_PAGES:,} |"),
+    (HANDBOOK, f"| Text of a file | {child.MOST_CHARACTERS:,} characters |"),
+    (HANDBOOK, f"| {NUMBER[child.SECONDS]}, {child.MEMORY // 2**30} GiB |"),
     ("docs/reference/operators/sensor.md", NUMBER[BaseSensorOperator(task_id="any").timeout]),
     (LINEAGE, f"`{'`, `'.join(get_args(assets.AssetKind)[1:-1])}` or `{get_args(assets.AssetKind)[-1]}`"),
     (LINEAGE, f"`{inspect.signature(assets.assistant_asset).parameters['kind'].default}` (the helper's default)"),

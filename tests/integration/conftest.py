@@ -38,5 +38,4 @@ def no_connect_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
 
     If the event loop stands still while it connects, this time counts as connecting. A response may not take that hour.
     """
-    for transport in ("aiohttp_transport", "httpx_transport"):
-        monkeypatch.setattr(f"airflow_provider_assistant.client.{transport}.connect_timeout", lambda _: 3600.0)
+    monkeypatch.setattr("airflow_provider_assistant.client.settings.ClientSettings.connect_timeout", 3600.0)

@@ -16,7 +16,6 @@ import pytest
 from airflow_provider_assistant.exceptions import (
     AssistantIncompleteError,
     AssistantInputError,
-    AssistantJudgeLimitError,
 )
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
 from tests.judge import Judge
@@ -106,52 +105,12 @@ def test_input_and_earlier_files_are_checked_before_the_judge_is_asked(judge, tm
     assert judge.asked == []
 
 
-@pytest.mark.parametrize("fault", ["drop", 503])
-def test_a_request_that_fails_once_is_sent_again(judge, tmp_path, fault):
-    judge.fault = lambda number, text: fault if number == 0 else None
-    head = evaluate(judging(tmp_path, [answer(0), answer(1)]))
-    found = summary_of(head)["scorers"]["judge.correctness"]
-    assert (found["scored"], found["errors"]) == (2, 0)
-
-
 def test_a_wrong_key_ends_the_task_and_is_not_in_the_message(judge, tmp_path, monkeypatch):
     monkeypatch.setenv(CONNECTION, judge.conn_json(password="canary-7f3a-secret-key"))
     with pytest.raises(AssistantInputError, match="refuses the key") as raised:
         evaluate(judging(tmp_path, [answer(0)]))
     assert "canary" not in str(raised.value)
     assert "summary.json" not in files_below(tmp_path)
-
-
-@pytest.mark.promise("evaluation", "A judge decides only above the agreement with people, by the lower end of it.")
-def test_a_judge_decides_after_it_has_agreed_with_people(judge, tmp_path):
-    """Few labels that agree as much prove nothing."""
-    gate = [AGREES, "judge.correctness >= 0.4"]
-    passes = "judge.correctness >= 0.5"
-    rows = labelled(200, wrong=4)
-    head = evaluate(judging(tmp_path / "many", rows, gate=gate, pass_if=passes))
-    assert head["verdict"] == "passed", head
-    agreed = summary_of(head)["scorers"]["judge.correctness"]["agreement"]
-    assert agreed["labels"] == 200
-    assert 0.6 <= agreed["low"] < agreed["kappa"]
-    few = judging(tmp_path / "few", labelled(20, wrong=1), gate=gate, pass_if=passes, on_fail="report")
-    summary = summary_of(evaluate(few))
-    agreed = summary["scorers"]["judge.correctness"]["agreement"]
-    assert agreed["low"] < 0.6 < agreed["kappa"]
-    assert [rule["verdict"] for rule in summary["gate"]["rules"]] == ["failed", "not_judged"]
-
-
-def test_a_run_judged_otherwise_is_not_compared(judge, tmp_path):
-    gate = [AGREES, "judge.correctness drop <= 0.02", "token_f1 drop <= 0.02"]
-    rows = labelled(200, wrong=4)
-    evaluate(judging(tmp_path, rows))
-    for night, changed, verdict in (
-        (1, {}, "passed"),
-        (2, {"model": "openai-chat:newer"}, "not_judged"),
-        (3, {"rubrics": {"correctness": "Every number is right."}}, "not_judged"),
-    ):
-        operator = judging(tmp_path, rows, judge=changed, baseline="previous", gate=gate)
-        verdicts = [rule["verdict"] for rule in summary_of(evaluate(operator, night))["gate"]["rules"]]
-        assert verdicts == ["passed", verdict, "passed"]
 
 
 def _evaluate_slowly(folder, connection):
@@ -204,15 +163,3 @@ def test_a_task_that_is_ended_keeps_its_verdicts(judge, tmp_path):
         signal.signal(signal.SIGALRM, before)
     [saved] = tmp_path.rglob("verdicts.parquet")
     assert pq.read_table(saved).num_rows == 50
-
-
-def test_the_token_limit_ends_the_task_with_what_it_has(judge, tmp_path):
-    rows = [answer(number) for number in range(60)]
-    limit = {"max_concurrency": 2, "max_judge_tokens": 12_000}
-    with pytest.raises(AssistantJudgeLimitError, match="max_judge_tokens, 12,000"):
-        evaluate(judging(tmp_path, rows, judge=limit))
-    paid = len(judge.asked)
-    assert 5 < paid < 60
-    evaluate(judging(tmp_path, rows))
-    # Replies that were over the limit are paid for, and lost.
-    assert len(judge.asked) <= 60 + 2

@@ -19,9 +19,9 @@ from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.knowledge.files import file_documents
+from airflow_provider_assistant.knowledge import file_documents
 from airflow_provider_assistant.loading.uploads import FileRows
-from airflow_provider_assistant.storage.source_files import storage_files
+from airflow_provider_assistant.storage.listing import storage_files
 from airflow_provider_assistant.storage.uploads import as_upload
 from airflow_provider_assistant.tables import Columns, read_rows
 from tests.processes import preload, processes
@@ -51,7 +51,7 @@ def send(url: str, path: str, pipe: Connection) -> None:
     )
     before = peak()
     (batch,) = rows.batches()
-    payload = batch.text(0).payload
+    payload = batch.rows[0].payload
     client.send(rows.call(payload))
     after_sync = peak()
 
@@ -189,7 +189,7 @@ def test_small_files_that_unfold_to_gigabytes(tmp_path: Path) -> None:
 
 
 def test_documents_of_gigabytes_are_not_read(tmp_path: Path) -> None:
-    for name in ("a.md", "b.html", "c.pdf", "d.docx", "e.ipynb"):
+    for name in ("a.md", "b.html", "c.pdf", "d.docx", "e.xlsx"):
         with (tmp_path / name).open("wb") as file:
             file.truncate(UNFOLDED * MIB)
     documents = file_documents(tmp_path, on_error="skip")

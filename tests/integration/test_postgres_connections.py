@@ -83,7 +83,7 @@ def test_settings_of_libpq_are_honoured_or_refused_by_name(server, connect, tmp_
         (tmp_path / name).mkdir()
         pairs.append(certificate(tmp_path / name))
     (bundle, key), (other, _) = pairs
-    words = "requires SSL, and the server has none"
+    words = "Enable SSL on the server"
     assert words in refused(connect({"sslmode": "require"}))
     assert words in warehouse_refused()
     server.use_certificate(bundle, key)
@@ -103,11 +103,11 @@ def test_settings_of_libpq_are_honoured_or_refused_by_name(server, connect, tmp_
             assert scalar(ledger.engine, "SELECT current_setting('application_name')") == "nightly"
             assert scalar(ledger.engine, "SELECT current_setting('client_encoding')") == "UTF8"
         for extra, text in (
-            ({"sslmode": "verify-full", "sslrootcert": str(other)}, "is not trusted.*Set sslrootcert"),
-            ({"sslmode": "verify-ca", "sslrootcert": str(tmp_path / "none.pem")}, "is not trusted.*none.pem"),
-            ({"sslmode": "sometimes"}, "does not accept a setting.*sslmode.*sometimes"),
-            ({"sslmod": "require"}, "does not accept a setting.*sslmod"),
-            ({"connect_timeout": "soon"}, "does not accept a setting.*soon"),
+            ({"sslmode": "verify-full", "sslrootcert": str(other)}, "certificate.*Set sslrootcert"),
+            ({"sslmode": "verify-ca", "sslrootcert": str(tmp_path / "none.pem")}, "none.pem.*Set sslrootcert"),
+            ({"sslmode": "sometimes"}, "sslmode.*sometimes.*Correct or remove this setting"),
+            ({"sslmod": "require"}, "sslmod.*Correct or remove this setting"),
+            ({"connect_timeout": "soon"}, "soon.*Correct or remove this setting"),
         ):
             connect(extra, driver=driver)
             for message in (refused(LedgerLocation("team")), warehouse_refused()):
@@ -146,13 +146,11 @@ def test_databases_that_cannot_be_a_ledger(server, connect):
         work(ledger, 0)
     read_only = {"options": "-cdefault_transaction_read_only=on"}
     with Ledger.open(connect(read_only, database="granted")) as ledger:
-        with pytest.raises(
-            AssistantLedgerError, match=r"read-only, as a standby is.*target_session_attrs", check=is_final
-        ):
+        with pytest.raises(AssistantLedgerError, match=r"read-only.*target_session_attrs", check=is_final):
             work(ledger, 1)
     server.run_sql("ALTER TABLE assistant_attempts RENAME COLUMN content_hash TO content", "granted")
     with Ledger.open(connect(database="granted")) as ledger:
-        with pytest.raises(AssistantLedgerError, match=r"changed by hand.*content_hash", check=is_final):
+        with pytest.raises(AssistantLedgerError, match=r"content_hash.*changed by hand", check=is_final):
             work(ledger, 2)
 
 
@@ -203,5 +201,5 @@ def test_ledger_and_warehouse_behind_pgbouncer(server, connect, tmp_path, driver
         return
     with pgbouncer(server, "statement") as port:
         connect(driver=driver, database=database, port=port)
-        assert_matches("pools statements.*pool_mode", refused(location))
-        assert_matches("pools statements.*pool_mode", warehouse_refused())
+        assert_matches("pool_mode.*pools statements", refused(location))
+        assert_matches("pool_mode.*pools statements", warehouse_refused())

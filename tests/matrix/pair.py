@@ -31,7 +31,7 @@ SUITES = (
     "tests/unit/loads/test_rendered_sources.py",
     "tests/unit/observability",
     "tests/unit/sensors",
-    "tests/unit/storage/test_paths.py",
+    "tests/unit/storage/test_opening.py",
     "tests/unit/triggers",
     "tests/unit/ui",
     *(f"tests/unit/test_{name}.py" for name in ("assets", "imports", "provider_info", "retry_policy")),

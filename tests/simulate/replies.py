@@ -8,7 +8,8 @@ from typing import Any, Literal, TypeAlias
 
 from hypothesis import strategies as st
 
-from airflow_provider_assistant.api.call import Response, TransportFailure
+from airflow_provider_assistant.api.call import Response
+from airflow_provider_assistant.exceptions import AssistantConnectionError, AssistantError, AssistantTimeoutError
 
 HOST, PROXY = "assistant.test", "proxy.test:3128"
 SECRET = "canary-91f0c4e2b7a8"
@@ -16,7 +17,7 @@ SECRET = "canary-91f0c4e2b7a8"
 ESCAPED_SECRET = "".join(f"\\u{ord(char):04x}" for char in SECRET)
 # Ids that cannot be part of a path.
 UNUSABLE = {"", ".", "..", " "}
-Outcome: TypeAlias = Response | TransportFailure
+Outcome: TypeAlias = Response | AssistantError
 Reset: TypeAlias = Literal["connection", "timeout"]
 
 
@@ -152,8 +153,8 @@ class Outage:
         """Return the seconds until the outcome of a request, and the outcome."""
         if self.kind in NOT_SENT:
             seconds, detail = NOT_SENT[str(self.kind)]
-            proxy = PROXY if self.kind in {"no proxy", "tunnel"} else None
-            return seconds, TransportFailure("connection", detail, sent=False, host=HOST, proxy=proxy)
+            host = f"{HOST} through the proxy {PROXY}" if self.kind in {"no proxy", "tunnel"} else HOST
+            return seconds, AssistantConnectionError(f"No answer from {host}: {detail}")
         if self.kind == "reset":
             return 0.01, lost("connection", "ClientOSError: Connection reset by peer")
         if self.kind == "silent":
@@ -161,9 +162,11 @@ class Outage:
         return 0.05, Page(int(self.kind), "nginx", f"{self.kind} Gateway trouble").response
 
 
-def lost(kind: Reset, detail: str) -> TransportFailure:
+def lost(kind: Reset, detail: str) -> AssistantError:
     """Return the outcome of a request that the service may have received."""
-    return TransportFailure(kind, detail, sent=True, host=HOST)
+    if kind == "timeout":
+        return AssistantTimeoutError(f"No answer in time from {HOST}: {detail}", maybe_done=True)
+    return AssistantConnectionError(f"No answer from {HOST}: {detail}", maybe_done=True)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, quote, unquote
 
 from airflow_provider_assistant.api.call import Call, Response
 from airflow_provider_assistant.client.transport import AsyncTransport, UploadForm
+from airflow_provider_assistant.exceptions import AssistantTimeoutError
 from airflow_provider_assistant.sandbox.messages import Reply, Request
 from airflow_provider_assistant.sandbox.store import Chat, Document
 from tests.simulate.replies import BLOCKED_WORD, SECRET, UNUSABLE, Answer, Gateway, Outcome, lost
@@ -54,7 +55,7 @@ class Sent:
     @property
     def is_late(self) -> bool:
         """Return whether the client has stopped waiting for the response."""
-        return getattr(self.outcome, "kind", None) == "timeout"
+        return isinstance(self.outcome, AssistantTimeoutError)
 
     @property
     def is_doubtful(self) -> bool:
@@ -62,7 +63,7 @@ class Sent:
         if isinstance(self.outcome, Response):
             is_odd = self.outcome.status >= 500 or self.outcome.status in {200, 302}
             return is_odd and not self.is_acknowledged
-        return bool(self.outcome and self.outcome.sent)
+        return bool(self.outcome and self.outcome.maybe_done)
 
     @property
     def is_page(self) -> bool:
@@ -179,7 +180,7 @@ class SimulatedTransport(AsyncTransport):
         if reply is not None and (reply.is_cut or reply.status == 0):
             return seconds, lost("connection", "broken off in the middle of the response")
         if answer.refuses:
-            return seconds, replace(lost("connection", "refused"), sent=False)
+            return seconds, replace(lost("connection", "refused"), maybe_done=False)
         if answer.status == 0:
             return seconds, lost("connection", "broken off")
         if answer.latency >= timeout:

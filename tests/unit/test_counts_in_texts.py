@@ -13,13 +13,10 @@ import airflow_provider_assistant
 from airflow_provider_assistant.asking.answers import STATUSES
 from airflow_provider_assistant.exceptions import AssistantConnectionError, sentence
 from airflow_provider_assistant.loading.counts import LoadCounts
+from airflow_provider_assistant.loading.findings import Finding, FindingsFile
 from airflow_provider_assistant.loading.options import LoadOptions
+from airflow_provider_assistant.loading.run import drafts_warning, load_failure, load_progress
 from airflow_provider_assistant.operators.batch_counts import batch_failure
-from airflow_provider_assistant.operators.load_counts import (
-    drafts_attention,
-    load_failure,
-    load_progress,
-)
 from airflow_provider_assistant.source_account import LeftOut
 from airflow_provider_assistant.texts import counted
 
@@ -55,14 +52,13 @@ def test_every_count_in_a_text_uses_the_helper():
 def said_by_loads(count: int, other: int, *, on_ambiguous: str) -> list[object]:
     """Return what a load says whose counts are all one of two numbers."""
     counts = LoadCounts(rows=count + other, created=count, requests=1, drafts=count)
-    texts: list[object] = [counts, drafts_attention(counts)]
-    options = LoadOptions(on_ambiguous=on_ambiguous)
+    texts: list[object] = [counts]
     for name in ("failed", "ambiguous", "rejected", "not_activated", "not_removed", "unchanged", "skipped"):
         changed = replace(counts, **{name: other})
         for states in ((), ("created",) * min(count, other, 2), ("created", "unknown", "unknown")):
-            load = _Load(changed, [_Outcome(state) for state in states], min(other, 2))
-            texts.append(load_progress(load, on_ambiguous))
-            texts.append(load_failure(load, options, " Findings: f.parquet."))
+            unrecorded = [_Outcome(state) for state in states]
+            load = _Load(changed, LoadOptions(on_ambiguous=on_ambiguous), unrecorded, min(other, 2))
+            texts += [load_progress(load), load_failure(load), drafts_warning(load)]
     return texts
 
 
@@ -76,11 +72,13 @@ class _Load:
     """What a message reads of a load."""
 
     counts: LoadCounts
+    options: LoadOptions
     unrecorded: list[_Outcome]
     left_to_others: int
     cause = AssistantConnectionError("away")
-    unreadable = ""
     is_unreadable = False
+    findings = FindingsFile(Path("f.parquet"))
+    findings.add(Finding("stale", "key", "is gone"))
 
 
 def said_by_batches(count: int, other: int) -> list[object]:

@@ -20,7 +20,7 @@ EXTRAS_OF = {
     f"{PACKAGE}/cli": {"iceberg"},
     f"{PACKAGE}/erasure": {"iceberg", "warehouse"},
     f"{PACKAGE}/evaluation": {"evaluation", "judge"},
-    f"{PACKAGE}/knowledge/website": {"website"},
+    f"{PACKAGE}/knowledge": {"website"},
     f"{PACKAGE}/lake/iceberg": {"iceberg"},
     f"{PACKAGE}/lake/warehouse": {"warehouse"},
     f"{PACKAGE}/parsing": {"files", "website"},

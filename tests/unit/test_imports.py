@@ -98,7 +98,22 @@ answer = {
     "modules": sorted(sys.modules),
 }
 """
-SCRIPTS = {"modules": MODULES, "dags": EXAMPLE_DAGS, "commands": COMMANDS, "plugin": PLUGIN, "form": FORM}
+# What a DAG file with a load imports: about 50 ms above Airflow's SDK, most of it for the classes of these modules.
+OPERATOR = """
+import sys
+before = set(sys.modules)
+import airflow_provider_assistant.operators.documents
+answer = sorted(set(sys.modules) - before)
+"""
+MOST_OF_A_LOAD = 90
+SCRIPTS = {
+    "operator": OPERATOR,
+    "modules": MODULES,
+    "dags": EXAMPLE_DAGS,
+    "commands": COMMANDS,
+    "plugin": PLUGIN,
+    "form": FORM,
+}
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +152,13 @@ def test_few_modules_are_imported(answer):
     assert set(public_modules()) <= ours
     assert len(ours) <= MOST_OF_OURS
     assert len(added - ours) <= MOST_OF_OTHERS, sorted(added - ours)
+
+
+def test_an_operator_imports_no_client(answer):
+    ours = of_this_package(answer("operator"))
+    assert len(ours) <= MOST_OF_A_LOAD
+    clients = {name for name in ours if name.startswith("airflow_provider_assistant.client.")}
+    assert clients == {"airflow_provider_assistant.client.cancellation"}
 
 
 @pytest.mark.promise("Airflow", "Parsing a DAG file imports no heavy library.")

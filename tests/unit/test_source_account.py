@@ -31,20 +31,14 @@ def random_account(rng: Random) -> tuple[SourceAccount, int]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_sums_survive_json_and_addition(seed):
-    rng = Random(seed)
-    total, expected = SourceAccount(), 0
-    for _ in range(3):
-        account, count = random_account(rng)
-        assert account.count == count
-        assert SourceAccount.from_dict(json.loads(json.dumps(account.as_dict()))).as_dict() == account.as_dict()
-        total.add(account)
-        expected += count
-    assert total.count == expected
-    for left_out in total.left_out:
+def test_an_account_adds_up_and_survives_json(seed):
+    account, count = random_account(Random(seed))
+    assert account.count == count
+    assert SourceAccount.from_dict(json.loads(json.dumps(account.as_dict()))).as_dict() == account.as_dict()
+    for left_out in account.left_out:
         assert len(left_out.examples) <= min(EXAMPLES, left_out.count)
     # What could hide lost content comes first.
-    order = [left_out.is_expected for left_out in total.left_out]
+    order = [left_out.is_expected for left_out in account.left_out]
     assert order == sorted(order)
 
 
@@ -54,6 +48,18 @@ def test_a_reason_that_once_was_unexpected_stays_so():
     account.leave_out("page", "has no text", "b", is_expected=False)
     account.leave_out("page", "has no text", "c", is_expected=True)
     assert [(left_out.count, left_out.examples) for left_out in account.unexpected] == [(3, ["a", "b", "c"])]
+
+
+def test_words_are_named_by_their_files_and_count_as_no_items():
+    account = SourceAccount()
+    account.leave_out("file", "is a draft", "d.md", is_expected=True, count=2)
+    for name in ("a.md", "a.md", "b.md"):
+        account.leave_out("word", "in a comment", name, is_expected=True, count=5)
+    assert [str(left_out) for left_out in account.left_out] == [
+        "15 words left out: in a comment (a.md, b.md)",
+        "2 files left out: is a draft (d.md, …)",
+    ]
+    assert account.count == 2
 
 
 def test_steps_share_one_account_and_log_each_line_once(caplog):
@@ -74,7 +80,7 @@ def test_steps_share_one_account_and_log_each_line_once(caplog):
     second = AccountedRows(halves, source=first)
     with caplog.at_level(logging.INFO):
         assert list(second) == [0, 2]
-        second.account.log(logging.getLogger("another.step"))
+        assert next(second, None) is None
     assert second.account is first.account
     messages = [record.getMessage() for record in caplog.records]
     assert messages == [

@@ -85,8 +85,9 @@ def test_a_list_is_read_to_its_end(answers, ids, queries):
          "repeats a page.* 'documents', 'next_cursor'"),
         ([{"documents": items(1), "total": 3}, {"documents": items(1), "total": 3}], "repeats a page"),
         ([{"documents": items(1), "total": 3}, {"documents": [], "total": 3}],
-         "3 documents, and only 1 .* 'documents', 'total'"),
-        ([{"documents": items(1), "has_more": True}, {"documents": [], "has_more": True}], "more than the 1"),
+         "at least 2 more documents than the 1 .* 'documents', 'total'"),
+        ([{"documents": items(1), "has_more": True}, {"documents": [], "has_more": True}],
+         "1 more document than the 1"),
         ([{"files": items(1), "count": 1}], "no list of documents, and its fields are 'files', 'count'"),
         (["text"], "no list of documents, and is not an object"),
         ([[{"key": 1, "name": "n"}]], "no id, and its fields are 'key', 'name'"),
@@ -108,9 +109,9 @@ def test_the_fields_of_a_document():
     pages = DocumentPages("docs", DocumentRoutes(status_field="phase", active="Live!"))
     page = pages.call.parse({"documents": [record, {"id": "d", "attributes": {"title": "T", "phase": "LIVE!"}}]}, None)
     first, second = page.documents
-    assert (first.document_id, first.title, first.is_in_use) == ("7", "a.pdf", None)
+    assert (first.document_id, first.title, first.state) == ("7", "a.pdf", "unknown")
     assert first.created_at.isoformat() == "2026-11-01T10:00:00+00:00"
-    assert (second.title, second.state, second.is_in_use) == ("T", "active", True)
+    assert (second.title, second.state) == ("T", "active")
 
 
 @pytest.mark.parametrize("paging", PAGINGS)
@@ -126,15 +127,6 @@ def test_documents_are_listed_and_changed(paging, monkeypatch):
         states = {document.document_id: document.state for document in hook.list_documents()}
         hook.client.close()
     assert states == {one: "draft" if one == ids[0] else "active" for one in ids[:5]}
-
-
-@pytest.mark.parametrize("word", ["Active", "published", "Active ", "", None, True])
-def test_a_status_is_exactly_active_or_inactive(word, monkeypatch):
-    with DocumentSite() as site:
-        monkeypatch.setenv(CONN, site.connection(manage_documents=True))
-        with pytest.raises(AssistantInputError, match="status"):
-            AssistantHook().set_document_status(["d1"], word)
-    assert not site.requests
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import email.utils
 from typing import Any
 
@@ -11,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_assistant.api import endpoints, errors
-from airflow_provider_assistant.api.call import Call, CallInfo, Response, TransportFailure
+from airflow_provider_assistant.api.call import Call, CallInfo, Response
 from airflow_provider_assistant.api.payloads import QADocument
 from airflow_provider_assistant.exceptions import (
     AssistantAPIError,
     AssistantConnectionError,
     AssistantError,
     AssistantGatewayError,
-    AssistantResponseError,
     AssistantServerError,
     AssistantTimeoutError,
 )
@@ -28,7 +26,7 @@ POST = endpoints.create_qa_document("docs", QADocument(title="t", question="q", 
 NOW = 1_700_000_000.0
 
 
-def error_of(call: Call[Any], outcome: Response | TransportFailure) -> AssistantAPIError:
+def error_of(call: Call[Any], outcome: Response | AssistantError) -> AssistantAPIError:
     with pytest.raises(AssistantError) as caught:
         errors.reply_of(call, outcome, CallInfo(0), NOW)
     return caught.value
@@ -116,13 +114,12 @@ class TestErrorOfResponse:
         *[(page(status), True, False) for status in (302, 401, 403, 404, 405, 407, 413, 421, 431, 495, 511)],
         *[(page(status), True, True) for status in (200, 502, 503)],
         (Response(201, {}, b"{"), True, True),
-        (TransportFailure("connection", "", sent=False), True, False),
-        (TransportFailure("connection", "", sent=True), True, True),
-        (TransportFailure("timeout", "", sent=True), True, True),
-        (TransportFailure("connection", "", sent=False, proxy="p:1", proxy_status=407), True, False),
+        (AssistantConnectionError(), True, False),
+        (AssistantConnectionError(maybe_done=True), True, True),
+        (AssistantTimeoutError(maybe_done=True), True, True),
     ],
 )
-def test_the_two_facts_of_each_outcome(outcome: Response | TransportFailure, retryable: bool, maybe_done: bool) -> None:
+def test_the_two_facts_of_each_outcome(outcome: Response | AssistantError, retryable: bool, maybe_done: bool) -> None:
     error = error_of(POST, outcome)
     assert (error.retryable, error.maybe_done) == (retryable, maybe_done)
     assert error_of(GET, outcome).maybe_done is False, "a read does no harm"
@@ -167,10 +164,9 @@ class TestWhoAnswered:
             (page(413), "forwards only smaller requests"),
             (page(496), "client_cert"),
             (page(511), "Log in to the network"),
-            (TransportFailure("connection", "x", sent=False, proxy="p:1", proxy_status=407), "The proxy p:1"),
         ],
     )
-    def test_its_words_and_what_to_do_are_shown(self, outcome: Response | TransportFailure, said: str) -> None:
+    def test_its_words_and_what_to_do_are_shown(self, outcome: Response | AssistantError, said: str) -> None:
         error = error_of(GET, outcome)
         assert isinstance(error, AssistantGatewayError)
         assert said in str(error)
@@ -184,18 +180,3 @@ class TestWhoAnswered:
         response = Response(status, {}, first + body * 50)
         with contextlib.suppress(AssistantError):
             errors.reply_of(GET, response, CallInfo(0), NOW)
-
-
-@pytest.mark.parametrize(
-    ("failure", "kind"),
-    [
-        (TransportFailure("timeout", "no complete answer within 30 s", sent=True), AssistantTimeoutError),
-        (TransportFailure("connection", "the head is too large", sent=True, is_answered=True), AssistantResponseError),
-        (TransportFailure("connection", "refused", sent=False), AssistantConnectionError),
-    ],
-)
-def test_a_missing_response_says_where_it_was_expected(failure: TransportFailure, kind: type[AssistantError]) -> None:
-    error = error_of(POST, dataclasses.replace(failure, host="api.example:443", proxy="proxy.example:3128"))
-    assert type(error).__name__ == kind.__name__
-    assert "api.example:443 through the proxy proxy.example:3128" in error.happened
-    assert failure.detail in error.happened

@@ -103,11 +103,6 @@ def test_questions_without_an_answer_are_named_in_the_junit_file(evaluate, gate,
     assert any(case.name == "moon" and "no answer: failed" in case.result[0].message for case in suite)
 
 
-def test_without_a_gate_there_is_nothing_to_fail(evaluate):
-    ran = evaluate("-o", "json")
-    assert (ran.code, ran.json["verdict"], ran.json["rules"]) == (0, "none", [])
-
-
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -173,9 +168,3 @@ def test_a_base_url_and_a_key_in_the_environment_are_enough(cli, golden, service
     ran = cli("evaluate", golden, "--site", "acme-docs", "--mode", "sync")
     assert ran.code == 2
     assert "a-wrong-key-0123456789" not in ran.out + ran.err
-
-
-def test_progress_is_only_shown_on_a_terminal(evaluate, monkeypatch):
-    assert "asking" not in evaluate().err
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    assert "asking acme-docs" in evaluate().err

@@ -8,7 +8,6 @@ import signal
 import threading
 
 import airflow.configuration
-import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_assistant.__main__ import parser
@@ -77,12 +76,6 @@ def test_after_a_signal_the_same_command_polls_what_was_sent(evaluate, service, 
     assert not list((tmp_path / "airflow-home").glob("assistant_evaluations/*"))
 
 
-def test_a_complete_evaluation_is_asked_again(evaluate, service, tmp_path):
-    for count in (5, 10):
-        assert evaluate("--save", tmp_path / "out").code == 0
-        assert len(asked(service)) == count
-
-
 def test_other_arguments_are_another_evaluation(evaluate, service):
     service.behave(processing_seconds=3600)
     assert evaluate("--timeout", "0.2").code == 2
@@ -123,16 +116,6 @@ def test_a_signal_while_the_judge_is_asked_loses_nothing(judged, judge, service)
     judge.fault = lambda number, text: None
     ran = judged("-o", "json")
     assert (ran.code, len(asked(service)), len(judge.asked)) == (0, 5, 6), ran.err
-
-
-def test_a_question_with_another_text_is_asked_again(evaluate, golden, service, tmp_path):
-    report = tmp_path / "a-folder"
-    service.behave(processing_seconds=3600)
-    assert evaluate("--timeout", "0.2").code == 2
-    service.behave(processing_seconds=0)
-    golden.write_text(golden.read_text().replace("What about price?", "What about the costs?"))
-    ran = evaluate("--report", report, "-o", "json")
-    assert (ran.code, asked(service)[5:], report.exists()) == (0, ["the"], True), ran.err
 
 
 def test_an_old_interruption_is_forgotten(tmp_path):
@@ -176,8 +159,3 @@ def test_a_killed_run_goes_on_at_once(evaluate, golden, service, ledger_home):
     ran = evaluate("-o", "json")
     assert (ran.code, ran.json["answered"]) == (0, 5), ran.err
     assert "moon" in asked(service)[4:]
-
-
-def test_answers_are_saved_with_the_evaluation(evaluate, tmp_path):
-    assert evaluate("--save", tmp_path / "out", "--mode", "sync").code == 0
-    assert pq.read_table(tmp_path / "out" / "answers.parquet")["key"].to_pylist() == list(KEYS)

@@ -113,22 +113,3 @@ def test_under_asyncio_in_one_loop_after_another():
         for connections in (1, 2):
             asyncio.run(thrice())
             assert service.connections == connections
-
-
-def test_threads_share_a_client():
-    with CountingService(*(Answer(body={"n": number}) for number in range(60))) as service:
-        client, replies = client_of(service.url, max_concurrency=4), []
-
-        def sends():
-            for _ in range(10):
-                reply = client.send(CALL)
-                replies.append(reply.raw["n"])
-
-        threads = [threading.Thread(target=sends) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        client.close()
-        assert sorted(replies) == list(range(60))
-        assert service.most <= 4

@@ -9,6 +9,7 @@ import pytest
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.client.retry import RetryPolicy
+from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantConnectionError,
@@ -42,7 +43,7 @@ def test_an_error_names_the_host_with_its_port(send, url, host):
 @pytest.mark.parametrize("slow", [CHAT, LIMITS, SUBMIT], ids=["chat", "limits", "submit"])
 def test_a_chat_has_a_timeout_of_its_own(send, slow, monkeypatch):
     # If the event loop stands still while it connects, aiohttp counts this time as connecting.
-    monkeypatch.setattr("airflow_provider_assistant.client.aiohttp_transport.connect_timeout", lambda _: 60.0)
+    monkeypatch.setattr(ClientSettings, "connect_timeout", 60.0)
     field = "chat_timeout" if slow is CHAT else "timeout"
     timeouts = {"timeout": 90.0, "chat_timeout": 90.0, field: SHORT_TIMEOUT}
     # The second request uses the connection of the first, which has another timeout.

@@ -11,10 +11,14 @@ from urllib.parse import quote
 
 import pytest
 
-from airflow_provider_assistant.api.call import Response, TransportFailure
+from airflow_provider_assistant.api.call import Response
 from airflow_provider_assistant.client.network import proxy_for
 from airflow_provider_assistant.client.redaction import redactor_of
-from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.exceptions import (
+    AssistantConnectionError,
+    AssistantGatewayError,
+    AssistantInputError,
+)
 from tests.hostile import CALLS, KEY
 from tests.proxies import NAME, RecordingProxy, certificate, echoes, hangs, says, server_context, tls_front
 from tests.unit.client.ways import EXCHANGES, settings_of
@@ -156,12 +160,12 @@ def shown(caplog, only_new_garbage):
 
 
 def failure_of(exchange, settings, name="qa"):
-    """Return the failure of a call that the proxy did not pass on, and its error as a text."""
-    outcome = redactor_of(settings.base_url, KEY).outcome(exchange(settings, name))
-    assert isinstance(outcome, TransportFailure), outcome
-    assert (outcome.kind, outcome.sent) == ("connection", False), outcome
-    error = error_of(CALLS[name], outcome)
-    return outcome, f"{error} {error.todo} {outcome!r}"
+    """Return the error of a call that the proxy did not pass on, and all that it shows."""
+    error = exchange(settings, name)
+    assert isinstance(error, AssistantConnectionError | AssistantGatewayError), error
+    assert not error.maybe_done
+    redactor_of(settings.base_url, KEY).error(error)
+    return error, f"{error} {error!r} {error.fields()}"
 
 
 AFTER_CONNECT = {
@@ -189,12 +193,11 @@ def test_without_a_tunnel_nothing_was_sent(exchange, after, monkeypatch, shown):
         monkeypatch.setenv("HTTPS_PROXY", f"{CREDENTIALS}@{proxy.host}")
         settings = settings_of(HTTPS, timeout=0.3 if "hangs" in after else 60.0)
         for name in ("qa", "upload"):
-            outcome, text = failure_of(exchange, settings, name)
+            error, text = failure_of(exchange, settings, name)
             shown(text)
             assert f"the proxy {proxy.host}" in text
-            assert outcome.proxy_status == (int(status) if status else None)
             assert not status or f"answered CONNECT with {status}" in text
-            assert status or "tunnel" in after or "HTTPS_PROXY" in outcome.todo
+            assert status or "tunnel" in after or "HTTPS_PROXY" in error.todo
         assert all(head.startswith(f"CONNECT {NAME}:443 ") and KEY not in head for head in proxy.heads)
 
 
@@ -203,9 +206,9 @@ def test_a_service_that_is_not_trusted_behind_a_proxy_got_nothing(exchange, serv
     service, proxy = service
     monkeypatch.setenv("HTTPS_PROXY", f"{CREDENTIALS}@{proxy.host}")
     other, _ = certificate(tmp_path)
-    outcome, text = failure_of(exchange, settings_of(HTTPS, verify=str(other)))
+    error, text = failure_of(exchange, settings_of(HTTPS, verify=str(other)))
     shown(text)
-    assert "CERTIFICATE_VERIFY_FAILED" in outcome.detail
+    assert "CERTIFICATE_VERIFY_FAILED" in error.happened
     assert service.received == []
 
 
@@ -215,7 +218,7 @@ def test_a_page_of_a_proxy_without_a_tunnel_shows_no_secret(exchange, status, mo
     with RecordingProxy() as proxy:
         monkeypatch.setenv("http_proxy", f"http://{CREDENTIALS}@{proxy.host}")
         proxy.behaviour = echoes(status)
-        reply = redactor_of(HTTP, KEY).outcome(exchange(settings_of(HTTP)))
+        reply = redactor_of(HTTP, KEY).response(exchange(settings_of(HTTP)))
     assert reply.status == int(status)
     error = error_of(CALLS["qa"], reply)
     assert error.maybe_done == (status == "502")

@@ -15,31 +15,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.api.call import Response, TransportFailure, Upload
+from airflow_provider_assistant.api import endpoints, errors
+from airflow_provider_assistant.api.call import Response, Upload
 from airflow_provider_assistant.api.payloads import ChatMessage, QADocument
-from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.retry import Attempts, RetryPolicy
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantAuthenticationError,
     AssistantBadRequestError,
+    AssistantConnectionError,
     AssistantError,
     AssistantGatewayError,
     AssistantRateLimitError,
     AssistantResponseError,
+    AssistantTimeoutError,
 )
 from tests.virtual_time import now, simulated
-from tests.wire import FakeTime, FunctionTransport, ScriptedAsyncTransport, ScriptedTransport
+from tests.wire import FakeTime, FunctionTransport, ScriptedAsyncTransport, ScriptedTransport, client_with
 
 GET = endpoints.get_statistics("docs")
 POST = endpoints.create_qa_document("docs", QADocument(title="t", question="q", answer="a", category="c"))
 CHAT = endpoints.chat("docs", ChatMessage(session_id="s", message="m"))
 SUBMIT = endpoints.submit_chat("docs", ChatMessage(session_id="s", message="m"))
-UNSENT = TransportFailure("connection", "refused", sent=False)
-DROPPED = TransportFailure("connection", "dropped", sent=True)
-LATE = TransportFailure("timeout", "no complete answer within 30 s", sent=True)
+UNSENT = AssistantConnectionError("refused")
+DROPPED = AssistantConnectionError("dropped", maybe_done=True)
+LATE = AssistantTimeoutError("no complete answer within 30 s", maybe_done=True)
 PAGE = Response(404, {"content-type": "text/html"}, b"<html><title>Not here</title></html>")
 SETTINGS = ClientSettings("http://127.0.0.1:1/api/v1", "key-of-a-test/<&")
 
@@ -60,7 +61,7 @@ class World:
         settings = replace(SETTINGS, retry=policy)
         self.is_async = is_async
         self.attempts = Attempts()
-        self.client = AssistantClient(
+        self.client = client_with(
             settings, transport=self.wire, async_transport=ScriptedAsyncTransport(self.wire), now=self.clock.now,
             sleep=self.clock.sleep, asleep=self._asleep, rng=random.Random(seed),
         )  # fmt: skip
@@ -254,7 +255,7 @@ def test_sends_are_bounded_and_counted(outcomes, attempts, call, retry, is_async
     # An outage and a rate limit are bounded by time.
     others = sum(getattr(outcome, "status", 0) != 500 for outcome in outcomes)
     assert 1 <= len(one.wire.sent) <= (attempts + others if attempts > 1 else 1)
-    maybe_done = [outcome for outcome in sent if getattr(outcome, "sent", getattr(outcome, "status", 0) >= 500)]
+    maybe_done = [outcome for outcome in sent if errors.may_have_arrived(outcome)]
     if call is POST and not retry:
         assert maybe_done in ([], sent[-1:])
     if is_async:
@@ -341,7 +342,7 @@ def test_a_request_that_is_cancelled_may_have_been_carried_out():
     attempts = Attempts()
 
     async def main() -> None:
-        client = AssistantClient(SETTINGS, async_transport=FunctionTransport(lambda _: asyncio.sleep(1000)), now=now)
+        client = client_with(SETTINGS, async_transport=FunctionTransport(lambda _: asyncio.sleep(1000)), now=now)
         task = asyncio.create_task(client.asend(POST, attempts=attempts))
         await asyncio.sleep(1)
         task.cancel()

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.api.call import Response, TransportFailure
+from airflow_provider_assistant.api.call import Response
 from airflow_provider_assistant.api.payloads import ChatMessage
 from airflow_provider_assistant.client.aiohttp_transport import AiohttpTransport
 from airflow_provider_assistant.client.client import AssistantClient
@@ -29,6 +29,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantRateLimitError,
 )
 from tests.virtual_time import now, simulated
+from tests.wire import client_with
 
 CALL = endpoints.get_limits("acme-inc")
 CHAT = endpoints.chat("docs", ChatMessage(session_id="s", message="m"))
@@ -36,7 +37,7 @@ LATENCY = 0.1
 SETTINGS = ClientSettings(
     "http://127.0.0.1:1/api/v1", "canary-key-0123456789", retry=RetryPolicy(attempts=1), max_concurrency=4
 )
-DROPPED = TransportFailure("connection", "dropped", sent=True)
+DROPPED = AssistantConnectionError("dropped", maybe_done=True)
 
 
 def response(status: int = 200, **headers: str) -> Response:
@@ -61,7 +62,7 @@ class Wire(AsyncTransport):
         finally:
             self.flying -= 1
         answer = self.answers.pop(0) if self.answers else response()
-        if isinstance(answer, BaseException):
+        if isinstance(answer, ValueError):
             raise answer
         return answer
 
@@ -73,7 +74,7 @@ def wire() -> Wire:
 
 async def limited(wire: Wire, most: int = 4, **changes: Any) -> AssistantClient:
     """Return a client whose address and key have worked."""
-    client = AssistantClient(replace(SETTINGS, max_concurrency=most, **changes), async_transport=wire, now=now)
+    client = client_with(replace(SETTINGS, max_concurrency=most, **changes), async_transport=wire, now=now)
     await client.asend(CALL)
     wire.sent.clear()
     wire.most = 0
@@ -111,7 +112,7 @@ def test_the_concurrency_is_used_completely_and_in_order(wire):
 @pytest.mark.parametrize("answer", [response(401), Response(404, {}, b"<html>"), response(503)])
 def test_the_first_request_goes_alone(wire, answer):
     async def main():
-        client = AssistantClient(SETTINGS, async_transport=wire, now=now)
+        client = client_with(SETTINGS, async_transport=wire, now=now)
         wire.answers = [answer] * 10
         return await settled(*(client.asend(CALL) for _ in range(10)))
 
@@ -127,7 +128,7 @@ def test_a_first_chat_holds_up_the_others_for_a_second(wire):
     """The first question of a synchronous batch may take a minute."""
 
     async def main():
-        client = AssistantClient(SETTINGS, async_transport=wire, now=now)
+        client = client_with(SETTINGS, async_transport=wire, now=now)
         wire.latency = 30.0
         await settled(*(client.asend(CHAT) for _ in range(4)))
         return now()
@@ -289,7 +290,7 @@ async def test_certificates_are_read_in_a_thread_and_once(monkeypatch):
             threads.append(threading.get_ident())
 
     settings = ClientSettings("https://assistant.example/api/v1", "key")
-    async with AssistantClient(settings, async_transport=Counted(settings)) as client:
+    async with client_with(settings, async_transport=Counted(settings)) as client:
         await asyncio.gather(*(client.prepare() for _ in range(20)))
         await client.prepare()
     assert len(threads) == 1
@@ -306,7 +307,7 @@ async def test_a_cancelled_preparation_is_repeated_by_the_next_caller():
             assert is_cancelled.wait(60)
             super().prepare()
 
-    client = AssistantClient(settings, async_transport=Counted(settings))
+    client = client_with(settings, async_transport=Counted(settings))
     first = asyncio.create_task(client.prepare())
     while not tries:  # noqa: ASYNC110 (its thread cannot wake the event loop)
         await asyncio.sleep(0.001)
@@ -367,7 +368,7 @@ async def load(bucket: Bucket, latency: float, rng: random.Random, start: float,
     await asyncio.sleep(start)
     wire = Metered(bucket, latency, rng)
     settings = replace(SETTINGS, max_concurrency=32, retry=RetryPolicy(max_backoff=300.0))
-    client = AssistantClient(settings, async_transport=wire, now=now, rng=rng)
+    client = client_with(settings, async_transport=wire, now=now, rng=rng)
 
     async def work() -> None:
         while True:

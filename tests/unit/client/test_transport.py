@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import ast
-from pathlib import Path
-
 import pytest
 
-import airflow_provider_assistant
-from airflow_provider_assistant.api.call import Response, TransportFailure
+from airflow_provider_assistant.api.call import Response
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.defaults import ClientDefaults, set_client_defaults
 from airflow_provider_assistant.client.retry import RetryPolicy
@@ -17,6 +13,7 @@ from airflow_provider_assistant.client.transport import AsyncTransport, Transpor
 from airflow_provider_assistant.exceptions import AssistantConnectionError
 from tests.hostile import CALLS, KEY
 from tests.unit.client.ways import SENDERS, asend
+from tests.wire import client_with
 
 CALL = CALLS["limits"]
 SETTINGS = ClientSettings("http://assistant.invalid/api/v1", KEY, retry=RetryPolicy(attempts=1))
@@ -45,7 +42,7 @@ class AsyncFake(Fake, AsyncTransport):
 
 def client_of(outcome, send):
     fake = AsyncFake(outcome) if send is asend else Fake(outcome)
-    return fake, AssistantClient(SETTINGS, **{"async_transport" if send is asend else "transport": fake})
+    return fake, client_with(SETTINGS, **{"async_transport" if send is asend else "transport": fake})
 
 
 @SENDERS
@@ -57,7 +54,7 @@ def test_calls_go_through_the_transport_which_the_client_closes(send):
 
 @SENDERS
 def test_the_api_key_is_redacted_from_failures(send):
-    _, client = client_of(TransportFailure("connection", f"Refused: {KEY}", sent=False), send)
+    _, client = client_of(AssistantConnectionError(f"Refused: {KEY}"), send)
     with pytest.raises(AssistantConnectionError) as caught:
         send(client, CALL)
     assert "Refused: ***" in str(caught.value)
@@ -74,18 +71,3 @@ def test_defaults_apply_to_new_clients_until_they_are_restored():
     finally:
         assert set_client_defaults(previous).now() == 7.0
     assert AssistantClient(SETTINGS).now() > 1e9
-
-
-def test_each_http_library_is_used_by_one_module():
-    package = Path(airflow_provider_assistant.__file__).parent
-    users = {"httpx": set(), "aiohttp": set()}
-    for path in package.rglob("*.py"):
-        if path.is_relative_to(package / "knowledge" / "website"):
-            continue  # reads the websites of users, not the service
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
-                for library in users.keys() & {name.partition(".")[0] for name in names}:
-                    users[library].add(path.stem)
-    # network.py takes the default certificates from httpx, and sends nothing.
-    assert users == {"httpx": {"httpx_transport", "network"}, "aiohttp": {"aiohttp_transport"}}

@@ -8,8 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from airflow_provider_assistant.erasure import retention
-from airflow_provider_assistant.evaluation.compare import COMPARED_RUNS
-from airflow_provider_assistant.evaluation.runs import RunFolder
+from airflow_provider_assistant.evaluation.runs import COMPARED_RUNS, RunFolder
 from airflow_provider_assistant.evaluation.summary import QuestionCounts, Summary
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.loading.findings import Finding, FindingsFile, findings_folder

@@ -15,7 +15,8 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
-from airflow_provider_assistant.evaluation.rubrics import JudgeOptions, Rubric, Subject, Task
+from airflow_provider_assistant.evaluation.golden import Case
+from airflow_provider_assistant.evaluation.rubrics import JudgeOptions, Rubric, Task
 from airflow_provider_assistant.evaluation.verdicts import Verdicts
 
 __all__ = ["FRIENDLY", "TOKENS", "Model", "ModelAPIError", "ModelHTTPError", "judge_of", "tasks"]
@@ -54,9 +55,9 @@ class Model:
         return Agent(FunctionModel(self.reply, model_name="word-overlap"), **arguments)
 
 
-def judge_of(model, saved=None, save=lambda table: None, **options):
-    return Verdicts(JudgeOptions.parse(options), create_agent=model.agent, saved=saved, save=save)
+def judge_of(model, **options):
+    return Verdicts(JudgeOptions.parse(options), create_agent=model.agent)
 
 
 def tasks(*answers, rubric=FRIENDLY):
-    return [Task(rubric, Subject(f"Question {number}?", answer)) for number, answer in enumerate(answers)]
+    return [Task(rubric, Case(f"q{number}", f"Question {number}?", answer)) for number, answer in enumerate(answers)]

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from airflow_provider_assistant.evaluation.compare import COMPARED_RUNS, change, compared_runs, loss_of
+from airflow_provider_assistant.evaluation.compare import change
 from airflow_provider_assistant.evaluation.gate import verdict_on_loss
 from airflow_provider_assistant.evaluation.rules import parse_rule
+from airflow_provider_assistant.evaluation.runs import COMPARED_RUNS, compared_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,8 +71,7 @@ def reds(scores: NDArray[np.float64], rule: str = "x drop <= 0.02") -> NDArray[n
         read = int(np.searchsorted(np.cumsum(flags), COMPARED_RUNS)) + 1
         earlier = scores[:night][::-1][:read]
         found = change(scores[night], earlier, flags[:read], weights)
-        loss = loss_of(found, higher_is_better=True, drops=1)
-        red[night] = verdict_on_loss(parsed, loss, "").is_worse
+        red[night] = verdict_on_loss(parsed, found).is_worse
     return red
 
 

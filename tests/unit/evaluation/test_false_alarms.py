@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from airflow_provider_assistant.evaluation.compare import compared_runs
+from airflow_provider_assistant.evaluation.runs import compared_runs
 from tests.unit.evaluation.false_alarms import rates
 
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from airflow_provider_assistant.evaluation.compare import change, loss_of
+from airflow_provider_assistant.evaluation.compare import by_chance, change
 from airflow_provider_assistant.evaluation.gate import formatted, verdict_on_loss
+from airflow_provider_assistant.evaluation.judge import Judged
 from airflow_provider_assistant.evaluation.rules import parse_rule
-from airflow_provider_assistant.evaluation.run import Judgement
 from airflow_provider_assistant.evaluation.summary import Agreement, JudgeFacts
+from airflow_provider_assistant.evaluation.verdicts import Judgement
 from tests.unit.evaluation.conftest import row
 
 
 def verdict(now, earlier, rule="x drop <= 0.02", *, drops=1, higher_is_better=True):
     found = change(np.array(now), np.array(earlier), [True] * len(earlier), np.ones(len(now)))
-    return verdict_on_loss(parse_rule(rule), loss_of(found, higher_is_better=higher_is_better, drops=drops), "it fell")
+    return verdict_on_loss(parse_rule(rule), found, higher_is_better=higher_is_better, drops=drops)
 
 
 def test_a_loss_fails_only_by_more_than_chance_explains():
@@ -28,9 +29,7 @@ def test_a_loss_fails_only_by_more_than_chance_explains():
     assert verdict(lost, earlier).is_worse
     assert verdict(lost, earlier, "x drop <= 0.5").verdict == "passed"
     # With many rules, each has a smaller share of the false alarms.
-    by_chance = [loss_of(change(now, earlier, [True] * 10, np.ones(100)), higher_is_better=True, drops=drops).by_chance
-                 for drops in (1, 10)]  # fmt: skip
-    assert by_chance[0] < by_chance[1]
+    assert by_chance(0.1, drops=1, is_one_night=True) < by_chance(0.1, drops=10, is_one_night=True)
 
 
 def test_too_few_questions_to_notice_a_loss_is_said():
@@ -52,21 +51,14 @@ class People:
     def __init__(self, agreement, fingerprint="1"):
         self.found = agreement
         self.fingerprint = fingerprint
-        self.terms = None
 
     def check(self, cases, rules=()):
         pass
 
-    def judge(self, names, cases, saved):
+    def judge(self, cases, path, pass_if=None):
         judged = [Judgement(None if case.answer is None else case.row["says"], "because") for case in cases]
-        return dict.fromkeys(names, judged)
-
-    def facts(self, name):
-        return JudgeFacts(model="m", fingerprint=self.fingerprint, input_tokens=3, output_tokens=4)
-
-    def agreement(self, name, terms=()):
-        self.terms = list(map(str, terms))
-        return self.found
+        facts = JudgeFacts(model="m", fingerprint=self.fingerprint, input_tokens=3, output_tokens=4)
+        return Judged({"judge.tone": judged}, {"judge.tone": facts}, {"judge.tone": self.found} if self.found else {})
 
 
 JUDGED = ["judge.tone agreement >= 0.6 on >= 50 labels", "pass_rate >= 0.5"]
@@ -89,8 +81,6 @@ def test_a_judge_decides_only_by_the_lower_end_of_its_agreement(night, agreement
     evaluation = night(0, rows, JUDGED, scorers=("judge.tone",), pass_if="judge.tone >= 0.5", judges=judges)
     assert [rule.word for rule in evaluation.summary.gate.rules] == words
     assert says in evaluation.summary.gate.rules[0].reason
-    # Agreement is measured on what decides.
-    assert judges.terms == ["judge.tone >= 0.5"]
     assert evaluation.summary.judge_tokens == 7
 
 

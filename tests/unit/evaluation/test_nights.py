@@ -176,13 +176,16 @@ def test_a_question_counts_once_however_many_of_its_repetitions_have_an_answer(n
     assert table["passed"].to_pylist() == [True, True, False, True, None, None, False, False]
 
 
-def test_weights_weigh_means_and_losses(night):
+def test_weights_weigh_means_and_losses_and_a_tag_of_one_turn_leaves_the_others_out(night):
     def rows(mark):
-        return [row(0, mark=mark, weight=3), *(row(number, mark=1.0) for number in range(1, 10))]
+        turns = [row(10, mark=mark, session_id="s", turn=1, tags="a"), row(11, mark=0.5, session_id="s", turn=2)]
+        return [row(0, mark=mark, weight=3), *(row(number, mark=1.0) for number in range(1, 9)), *turns]
 
     night(0, rows(1.0))
-    summary = night(1, rows(0.0)).summary
-    assert summary.value("mark") == summary.figures["mark"].change.mean + 1 == pytest.approx(0.75)
+    figures = night(1, rows(0.0), ["mark[a] drop <= 1"]).summary.figures
+    assert figures["mark"].value == pytest.approx(8.5 / 13)
+    assert figures["mark"].change.mean == pytest.approx(-4 / 13)
+    assert (figures["mark[a]"].value, figures["mark[a]"].change.mean) == (0, -1)
 
 
 def test_a_lower_latency_is_better(night):

@@ -60,6 +60,7 @@ def test_at_most_28_runs_are_read_and_none_of_other_evaluations(tmp_path, reads)
     assert len(reads) == 28
 
 
+@pytest.mark.promise("evaluation", "A night is compared with the last good nights before it of the same name.")
 def test_runs_that_got_worse_are_left_out_but_the_last_two_are_known(tmp_path):
     worse = {50, 51, 58, 59}
     for number in range(60):

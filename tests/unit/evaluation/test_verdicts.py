@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import pairwise
 
 import pyarrow as pa
 import pytest
 
-from airflow_provider_assistant.evaluation.rubrics import BUILT_IN, JudgeOptions, Rubric, Subject, Task
+from airflow_provider_assistant.evaluation.golden import Case
+from airflow_provider_assistant.evaluation.rubrics import BUILT_IN, JudgeOptions, Rubric, Task
 from airflow_provider_assistant.exceptions import (
     AssistantIncompleteError,
     AssistantInputError,
@@ -24,27 +26,33 @@ def away(_number, _answer):
 
 
 def scores(judge, found):
-    return [getattr(judge.verdict(task), "score", judge.verdict(task)) for task in found]
+    return [judge.judgement(task).score for task in found]
+
+
+def used(judge):
+    facts = judge.facts(FRIENDLY)
+    return facts.input_tokens + facts.output_tokens
 
 
 def test_a_judge_gives_each_answer_a_score_and_a_reason():
     model = Model()
     judge = judge_of(model)
     found = tasks("1", "0.5", "0")
-    simulated(judge.aask(found))
+    simulated(judge.ask(found))
     assert scores(judge, found) == [1.0, 0.5, 0.0]
-    assert judge.verdict(found[1]).reason == "It says 0.5."
-    assert sum(judge.tokens()) == 3 * TOKENS
+    assert judge.judgement(found[1]).reason == "It says 0.5."
+    assert used(judge) == 3 * TOKENS
     assert "The answer is friendly." in model.instructions[0]
 
 
 def test_a_rubric_reads_what_it_compares_with_and_applies_only_where_that_is():
-    subject = Subject("Refunds?", "1", expected="In 5 days.", expect_no_answer=False, earlier=(("Hello?", "Hi."),))
-    bare = Subject("Refunds?", "1")
+    expected = {"expected": ("In 5 days.",), "expect_no_answer": False}
+    subject = Case("q", "Refunds?", "1", transcript=(("Hello?", "Hi."),), **expected)
+    bare = Case("q", "Refunds?", "1")
     model = Model()
     judge = judge_of(model)
     found = [Task(rubric, one) for one in (subject, bare) for rubric in (*BUILT_IN.values(), FRIENDLY)]
-    simulated(judge.aask(found))
+    simulated(judge.ask(found))
     assert scores(judge, found) == [1, 1, 1, None, None, 1]
     turns = {"earlier_turns": [{"question": "Hello?", "answer": "Hi."}], "question": "Refunds?", "answer": "1"}
     assert sorted(map(str, model.asked)) == sorted(
@@ -63,16 +71,16 @@ def test_a_rubric_reads_what_it_compares_with_and_applies_only_where_that_is():
 def test_of_a_long_conversation_a_judge_reads_the_latest_turns():
     model = Model()
     turns = tuple((f"Question {number}", "x" * 5_000) for number in range(5))
-    simulated(judge_of(model).aask([Task(FRIENDLY, Subject("Refunds?", "1", earlier=turns))]))
+    simulated(judge_of(model).ask([Task(FRIENDLY, Case("q", "Refunds?", "1", transcript=turns))]))
     assert [turn["question"] for turn in model.asked[0]["earlier_turns"]] == ["Question 3", "Question 4"]
 
 
 def test_equal_questions_are_asked_once():
     model = Model()
     judge = judge_of(model)
-    simulated(judge.aask(tasks("1")[:1] * 50))
+    simulated(judge.ask(tasks("1")[:1] * 50))
     assert len(model.asked) == 1
-    assert sum(judge.tokens()) == TOKENS
+    assert used(judge) == TOKENS
 
 
 @pytest.mark.promise("evaluation", "A reply of a judge that is no verdict is an error of this answer, and is counted.")
@@ -81,20 +89,20 @@ def test_a_reply_that_is_no_verdict_is_asked_for_again_and_then_an_error(reply):
     model = Model(lambda number, answer: reply if answer == "0" else None)
     judge = judge_of(model)
     found = tasks("1", "0")
-    simulated(judge.aask(found))
-    assert judge.verdict(found[0]).score == 1
-    assert judge.verdict(found[1]).startswith("the model gave no verdict")
+    simulated(judge.ask(found))
+    assert judge.judgement(found[0]).score == 1
+    assert judge.judgement(found[1]).error.startswith("the model gave no verdict")
     assert len(model.asked) == 3
 
 
 def test_a_request_that_fails_is_sent_again():
-    random_faults = random.Random(4)
-    faults = [ModelAPIError("m", "reset"), ModelHTTPError(503, "m"), ModelHTTPError(429, "m"), OSError("no route")]
-    model = Model(lambda number, answer: random_faults.choice([None, *faults]) if number < 20 else None)
+    faults = [ModelAPIError("m", "reset"), ModelHTTPError(503, "m"), ModelHTTPError(429, "m")]
+    chance = random.Random(4)
+    model = Model(lambda number, answer: chance.choice([None, *faults]) if chance.random() < 0.3 else None)
     judge = judge_of(model)
-    found = tasks(*["1"] * 20)
-    simulated(judge.aask(found))
-    assert scores(judge, found) == [1] * 20
+    found = tasks(*["1"] * 100)
+    simulated(judge.ask(found))
+    assert scores(judge, found) == [1] * 100
 
 
 @pytest.mark.promise("evaluation", "A judge that is away ends the task and keeps its verdicts.")
@@ -102,30 +110,23 @@ def test_a_model_that_is_away_ends_the_task_and_keeps_its_verdicts():
     tables = []
     model = Model(lambda number, answer: away(number, answer) if number >= 30 else None)
     found = tasks(*["1"] * 100)
-    with pytest.raises(AssistantIncompleteError, match=r"in a row got no reply .* connection refused") as raised:
-        simulated(judge_of(model, save=tables.append, max_concurrency=4).aask(found))
+    with pytest.raises(AssistantIncompleteError, match=r"no reply: .*connection refused") as raised:
+        simulated(judge_of(model, max_concurrency=4).ask(found, save=tables.append))
     assert "a retry asks only for the others" in str(raised.value)
     assert len(model.asked) < 60
     assert tables[-1].num_rows == 30
     model = Model()
-    judge = judge_of(model, saved=tables[-1])
-    simulated(judge.aask(found))
+    judge = judge_of(model)
+    simulated(judge.ask(found, tables[-1]))
     assert len(model.asked) == 70
     assert scores(judge, found) == [1] * 100
-
-
-def test_few_answers_without_a_reply_are_not_scored_as_wrong():
-    """An outage that is shorter than the circuit breaker needs, but outlasts the waits."""
-    model = Model(lambda number, answer: away(number, answer) if answer == "0" else None)
-    with pytest.raises(AssistantIncompleteError, match="no reply about 1 answer"):
-        simulated(judge_of(model).aask(tasks("1", "0")))
 
 
 def test_verdicts_are_saved_while_others_are_asked_for():
     """Every second, so a task that is killed pays for the last second's verdicts again, and for no others."""
     sizes = []
-    judge = judge_of(Model(seconds=0.4), save=lambda table: sizes.append(table.num_rows), max_concurrency=1)
-    simulated(judge.aask(tasks(*["1"] * 10)))
+    judge = judge_of(Model(seconds=0.4), max_concurrency=1)
+    simulated(judge.ask(tasks(*["1"] * 10), save=lambda table: sizes.append(table.num_rows)))
     assert (len(sizes), sizes[-1]) == (5, 10)
     assert max(after - before for before, after in pairwise(sizes)) <= 3
 
@@ -138,7 +139,7 @@ def test_verdicts_that_cannot_be_saved_end_the_task():
 
     model = Model(seconds=0.4)
     with pytest.raises(AssistantStorageError, match="no space left"):
-        simulated(judge_of(model, save=full, max_concurrency=1).aask(tasks(*["1"] * 100)))
+        simulated(judge_of(model, max_concurrency=1).ask(tasks(*["1"] * 100), save=full))
     assert len(model.asked) < 5
 
 
@@ -149,7 +150,7 @@ def test_verdicts_that_cannot_be_saved_end_the_task():
 def test_a_host_that_refuses_everything_stops_the_task_soon(status, reason):
     model = Model(lambda number, answer: ModelHTTPError(status, "m", {"error": "no such model"}))
     with pytest.raises(AssistantInputError, match=f"{reason}.*no such model"):
-        simulated(judge_of(model, max_concurrency=2).aask(tasks(*["1"] * 100)))
+        simulated(judge_of(model, max_concurrency=2).ask(tasks(*["1"] * 100)))
     assert len(model.asked) <= 7
 
 
@@ -157,7 +158,7 @@ def test_a_key_that_is_refused_after_it_has_worked_is_retryable():
     """It may have been rotated: the next try reads the new one."""
     model = Model(lambda number, answer: ModelHTTPError(401, "m") if number > 2 else None)
     with pytest.raises(AssistantIncompleteError, match="refuses the key"):
-        simulated(judge_of(model, max_concurrency=2).aask(tasks(*["1"] * 100)))
+        simulated(judge_of(model, max_concurrency=2).ask(tasks(*["1"] * 100)))
     assert len(model.asked) <= 6
 
 
@@ -165,8 +166,8 @@ def test_a_request_that_alone_is_refused_is_an_error_of_this_answer():
     model = Model(lambda number, answer: ModelHTTPError(400, "m", {"error": "filtered"}) if answer == "0" else None)
     judge = judge_of(model)
     found = tasks("1", "0", "1")
-    simulated(judge.aask(found))
-    assert "filtered" in judge.verdict(found[1])
+    simulated(judge.ask(found))
+    assert "filtered" in judge.judgement(found[1]).error
     assert scores(judge, found)[::2] == [1, 1]
 
 
@@ -177,31 +178,29 @@ def test_a_token_limit_holds_for_all_tries_together():
         model = Model()
         saved = tables[-1] if tables else None
         with pytest.raises(AssistantJudgeLimitError, match="max_judge_tokens, 1,000"):
-            simulated(
-                judge_of(model, saved=saved, save=tables.append, max_judge_tokens=1000, max_concurrency=2).aask(found)
-            )
+            simulated(judge_of(model, max_judge_tokens=1000, max_concurrency=2).ask(found, saved, tables.append))
         assert len(model.asked) <= 12
     assert tables[-1].num_rows <= 11
 
 
 def test_another_model_rubric_question_or_expectation_is_another_verdict():
-    subject = Subject("Refunds?", "1", "In 5 days.")
+    subject = Case("q", "Refunds?", "1", expected=("In 5 days.",))
     base = Task(FRIENDLY, subject)
     others = [
         Task(Rubric("friendly", "The answer is short."), subject),
-        *(Task(FRIENDLY, subject._replace(**{name: "x"})) for name in ("question", "answer", "expected")),
-        Task(FRIENDLY, subject._replace(earlier=(("Hello?", None),))),
+        *(Task(FRIENDLY, replace(subject, **{name: "x"})) for name in ("message", "answer", "expected")),
+        Task(FRIENDLY, replace(subject, transcript=(("Hello?", None),))),
     ]
     hashes = {task.content_hash("m") for task in (base, *others)} | {base.content_hash("n")}
     assert len(hashes) == 7
     # Neither the name nor an expectation that the rubric does not read changes the verdict.
     assert base.content_hash("m") == Task(Rubric("kind", FRIENDLY.text), subject).content_hash("m")
-    assert base.content_hash("m") == Task(FRIENDLY, subject._replace(expect_no_answer=True)).content_hash("m")
+    assert base.content_hash("m") == Task(FRIENDLY, replace(subject, expect_no_answer=True)).content_hash("m")
 
 
 def test_a_damaged_file_of_verdicts_is_refused():
-    with pytest.raises(AssistantInputError, match="no column scorer"):
-        judge_of(Model(), saved=pa.table({"hash": ["x"]}))
+    with pytest.raises(AssistantInputError, match="has other columns: hash"):
+        simulated(judge_of(Model()).ask([], pa.table({"hash": ["x"]})))
 
 
 @pytest.mark.parametrize(

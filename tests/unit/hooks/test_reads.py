@@ -6,11 +6,8 @@ import json
 
 import pytest
 
-from airflow_provider_assistant.api.call import Response, TransportFailure
-from airflow_provider_assistant.api.endpoints import other
-from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from tests.wire import Answer, ScriptedService, error_of
+from tests.wire import Answer, ScriptedService
 
 
 @pytest.fixture
@@ -49,38 +46,3 @@ def test_reads_have_their_paths(wire):
         ("GET", "tenants/t/usage?a=1&b=%C3%A4"),
         ("GET", "tenants/t"),
     ]
-
-
-@pytest.mark.parametrize(
-    ("call", "field"),
-    [
-        (lambda hook: hook.get_limits(tenant_id=" "), "tenant_id"),
-        (lambda hook: hook.get_statistics(site_id=""), "site_id"),
-        (lambda hook: hook.read("usage"), "path"),
-    ],
-)
-def test_what_is_invalid_is_refused_before_any_request(call, field, wire):
-    scripted, hook = wire
-    with pytest.raises(AssistantInputError) as caught:
-        call(hook)
-    assert caught.value.field == field
-    assert scripted.received == []
-
-
-@pytest.mark.promise("security", "No e-mail address of a path is in a message.")
-@pytest.mark.parametrize("path", ["/m2m/sites/docs/users/ada%40example.com/statistics", "/m2m/x?email=ada@example.com"])
-def test_an_error_about_a_user_shows_no_address(path):
-    call = other("GET", path)
-    body = json.dumps({"error": "no user ada@example.com, or \\u0061da&#64;example.com"}).encode()
-    refused = error_of(call, Response(404, {}, body))
-    broken = error_of(call, TransportFailure("connection", f"bad line: {path}", sent=True))
-    for error in (refused, broken):
-        assert "ada" not in str(error)
-        assert "example" not in str(error)
-        assert "withheld" in str(error)
-
-
-def test_an_error_about_another_path_shows_the_reason():
-    error = error_of(other("GET", "/m2m/x?a=1"), Response(404, {}, b'{"error": "no such day"}'))
-    assert "no such day" in str(error)
-    assert "GET other for /m2m/x)" in str(error)

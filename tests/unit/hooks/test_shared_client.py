@@ -193,7 +193,15 @@ def test_every_event_loop_has_its_own(point):
     async def main():
         async with running() as service:
             point(service)
-            clients = await asyncio.gather(use(), use())
+            together = asyncio.Barrier(2)
+
+            async def stay():
+                async with shared_client(AssistantHook()) as client:
+                    await client.asend(CALL)
+                    await together.wait()
+                    return client
+
+            clients = await asyncio.gather(stay(), stay())
             return weakref.ref(clients[0]), clients[0] is clients[1]
 
     for _ in range(3):

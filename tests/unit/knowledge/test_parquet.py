@@ -1,18 +1,12 @@
-"""Documents as a Parquet file, and their load."""
+"""Documents as a Parquet file."""
 
 from __future__ import annotations
 
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_assistant.knowledge import (
-    COLUMNS,
-    documents_of,
-    file_documents,
-    split_documents,
-    write_documents,
-)
-from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.knowledge import COLUMNS, documents_of, write_documents
 
 
 def rows(count: int):
@@ -28,6 +22,22 @@ def test_the_file_has_all_rows(tmp_path, count):
     assert table["content"].to_pylist() == [f"text {n}" for n in range(count)]
 
 
+def test_further_columns_are_kept(tmp_path):
+    path = tmp_path / "documents.parquet"
+    given = [{**row, "language": "de", "pages": number, "notes": None} for number, row in enumerate(rows(1500))]
+    write_documents(given, path)
+    assert pq.read_table(path).to_pylist() == given
+
+
+@pytest.mark.parametrize("later", [{"language": 7}, {"other": "x"}])
+def test_a_column_that_only_later_rows_have_is_refused(tmp_path, later):
+    given = [{**row, "language": "de"} for row in rows(1100)]
+    given[1050].update(later)
+    with pytest.raises(AssistantInputError, match="rows 1001 to 1100 do not have the columns of the rows before"):
+        write_documents(given, tmp_path / "documents.parquet")
+    assert not list(tmp_path.iterdir())
+
+
 def test_an_error_leaves_the_old_file(tmp_path):
     path = tmp_path / "documents.parquet"
     write_documents(rows(1), path)
@@ -41,26 +51,3 @@ def test_an_error_leaves_the_old_file(tmp_path):
         write_documents(broken(), path)
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["documents.parquet"]
-
-
-@pytest.mark.promise("sources of documents", "An edit of a page replaces the documents of that passage only.")
-def test_an_edited_page_changes_only_its_chunks(tmp_path, connection, service, ran):
-    folder = tmp_path / "handbook"
-    folder.mkdir()
-    page = folder / "office.md"
-    page.write_text("# Office\n\n## Hours\n\nFrom 9.\n\n## Parking\n\nBehind the house.\n")
-    (folder / "home.md").write_text("# Home\n\nAsk first.\n")
-    path = str(tmp_path / "chunks.parquet")
-
-    def load():
-        write_documents(split_documents(file_documents(folder)), path)
-        done, _ = ran(AssistantLoadTextOperator, source=path, key_columns=["key"], source_name="handbook")
-        found = done.xcom()
-        return {name: found[name] for name in ("rows", "created", "unchanged", "stale")}
-
-    assert load() == {"rows": 3, "created": 3, "unchanged": 0, "stale": 0}
-    assert load() == {"rows": 3, "created": 0, "unchanged": 3, "stale": 0}
-    page.write_text("# Office\n\nWelcome.\n\n## Hours\n\nFrom 10.\n\n## Parking\n\nBehind the house.\n")
-    assert load() == {"rows": 4, "created": 2, "unchanged": 2, "stale": 1}
-    titles = sorted(document["title"] for document in service.documents())
-    assert titles == ["Home", "Office", "Office > Hours", "Office > Hours", "Office > Parking"]

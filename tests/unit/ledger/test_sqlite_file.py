@@ -85,8 +85,8 @@ def _copied_without_log(path):
 
 BROKEN = {
     "another application": (lambda path: path.unlink() or _application(path), "another application.*customers, orders"),
-    "a renamed column": (_renamed, "changed by hand.*content_hash"),
-    "a dropped table": (_dropped, "changed by hand.*assistant_attempts"),
+    "a renamed column": (_renamed, "content_hash.*changed by hand"),
+    "a dropped table": (_dropped, "assistant_attempts.*changed by hand"),
     "a copy without its log": (_copied_without_log, "copied without its file -wal"),
     "text": (lambda path: path.write_text("key,question\n" * 500), "not a SQLite database"),
     "a truncated header": (lambda path: path.write_bytes(b"SQLite format 3\0" + b"\1" * 200), "not a SQLite database"),

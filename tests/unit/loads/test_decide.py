@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_assistant.ledger import Known
-from airflow_provider_assistant.loading.decide import decide
+from airflow_provider_assistant.loading.decide import PlannedRow, decide
 
-V1, V2, V3 = "v1", "v2", "v3"
+ROW = PlannedRow(1, "key", "v1", None)
 
 
 def known(*steps):
@@ -55,7 +55,7 @@ CASES = [
 
 @pytest.mark.parametrize(("steps", "action"), CASES)
 def test_what_becomes_of_a_row(steps, action):
-    decision = decide(V1, known(*steps), "own")
+    decision = decide(ROW, known(*steps), "own")
     assert decision.action == action
     assert decision.latest == len(steps)
 
@@ -64,20 +64,20 @@ def test_what_becomes_of_a_row(steps, action):
     ("steps", "is_repeat"), [(("ambiguous v1",), True), (("claimed v1", "failed v2"), True), (("ambiguous v2",), False)]
 )
 def test_a_409_says_that_it_exists_only_after_the_same_content(steps, is_repeat):
-    assert decide(V1, known(*steps), "own").is_repeat == is_repeat
+    assert decide(ROW, known(*steps), "own").is_repeat == is_repeat
 
 
 @pytest.mark.parametrize("steps", [("ambiguous v1",), ("claimed v2",), ("created v2", "ambiguous v3")])
 def test_what_may_exist_is_not_sent_if_the_user_says_so(steps):
-    assert decide(V1, known(*steps), "own", on_ambiguous="skip").action == "ambiguous"
+    assert decide(ROW, known(*steps), "own", on_ambiguous="skip").action == "ambiguous"
 
 
 @pytest.mark.parametrize(("steps", "remote_id"), [(("created v2",), "id-1"), (("created v1", "created v2"), "id-2")])
 def test_a_changed_row_is_left_as_it_is_if_the_user_says_so(steps, remote_id):
-    decision = decide(V1, known(*steps), "own", on_change="skip")
+    decision = decide(ROW, known(*steps), "own", on_change="skip")
     assert (decision.action, decision.remote_id) == ("skipped", remote_id)
 
 
 def test_a_key_of_another_source_with_other_content_has_an_owner():
-    assert decide(V1, known("other created v2"), "own").owner == "other"
-    assert decide(V1, known("other created v2", "created v3"), "own").owner is None
+    assert decide(ROW, known("other created v2"), "own").owner == "other"
+    assert decide(ROW, known("other created v2", "created v3"), "own").owner is None

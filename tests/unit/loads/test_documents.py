@@ -7,10 +7,7 @@ import logging
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 
-import duckdb
 import pandas as pd
-import polars as pl
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from airflow.providers.common.compat.sdk import TaskDeferred
@@ -36,13 +33,7 @@ from tests.unit.loads.loads import ENDS, KEYED, ROWS, counts, listed, load, load
 TEXTS = [{"title": "Returns", "content": "Within 30 days.", "category": "policy"}]
 SOURCES = {
     "list": list,
-    "tuple": tuple,
     "pandas": pd.DataFrame,
-    "pyarrow table": pa.Table.from_pylist,
-    "pyarrow reader": lambda rows: pa.Table.from_pylist(rows).to_reader(max_chunksize=1),
-    "polars": pl.DataFrame,
-    "duckdb": lambda rows: duckdb.from_arrow(pa.Table.from_pylist(rows)),
-    "callable": lambda rows: lambda: pl.DataFrame(rows),
     "generator": lambda rows: lambda: (pd.DataFrame([row]) for row in rows),
 }
 
@@ -71,18 +62,6 @@ def test_text_documents(service, connection, run_operator):
     assert (document["kind"], document["title"], document["content"], document["category"]) == (
         "text", "Returns", "Within 30 days.", "policy",
     )  # fmt: skip
-
-
-def test_a_dataframe_from_another_task(service, connection, run_operator):
-    def build():
-        @task
-        def read():
-            return pd.DataFrame(ROWS)
-
-        AssistantLoadQAOperator(task_id="task", source=read())
-
-    assert run_operator(build).state == "success"
-    assert loaded(service) == ROWS
 
 
 @pytest.mark.promise("loads", "Rows that look like templates are loaded as they are.")
@@ -147,6 +126,7 @@ def test_columns_and_constants(service, connection):
         ({"source": {"title": "T"}}, ["dataframe", "dict"]),
         ({"source": None}, ["source", "None"]),
         ({"source": [*ROWS, dict(ROWS[0], answer="other")], **KEYED}, ["1 key ", "row 1, row 3"]),
+        ({"source": [ROWS[0] | {"id": 1}, ROWS[1] | {"id": "1.0"}], "key_columns": "id"}, ["'1' in row 1, row 2"]),
     ],
 )  # fmt: skip
 def test_what_cannot_be_loaded_is_named_before_any_request(options, parts, service, connection):
@@ -198,18 +178,6 @@ def test_many_bad_rows_flood_neither_the_log_nor_xcom(service, connection, caplo
 def test_identical_rows_are_sent_once(service, connection):
     assert counts(load(ROWS * 3)) == {"created": 2, "unchanged": 4}
     assert loaded(service) == ROWS
-
-
-def test_one_row_the_service_refuses_is_a_reject(service, connection, ledger_home):
-    service.answer("status:400", body='"T3"', times=None)
-    result = load(many(6), max_rejected=1)
-    assert counts(result) == {"created": 5, "rejected": 1}
-    ((kind, row, label),) = listed(ledger_home)
-    assert (kind, row, label[:9]) == ("rejected", 4, "title=T3,")
-    assert "T3" not in loaded_titles(service)
-    assert counts(load(many(6), max_rejected=1, run_id="again")) == {"unchanged": 5, "rejected": 1}
-    service.reset()
-    assert counts(load(many(6), run_id="mended")) == {"created": 1, "unchanged": 5}
 
 
 STOPS = {401: AssistantAuthenticationError, 403: AssistantPermissionError, 404: AssistantNotFoundError}
@@ -305,11 +273,6 @@ def test_what_the_source_no_longer_has_is_stale(service, connection, ledger_home
     assert load(many(4), run_id="back", **KEYED)["stale"] == 0
 
 
-def test_stale_is_not_judged_where_the_source_is_not_whole(service, connection):
-    load(many(4), **KEYED)
-    assert load(many(1), run_id="mapped", map_index=0, **KEYED)["stale"] is None
-
-
 def test_a_configured_folder_replaces_airflow_home(service, connection, ledger_home, tmp_path, monkeypatch):
     """A worker whose AIRFLOW_HOME is deleted after the task would lose the findings."""
     folder = tmp_path / "findings"
@@ -345,10 +308,10 @@ def test_findings_are_linked_also_if_the_task_failed(base, service, connection, 
 @pytest.fixture
 def quick(monkeypatch):
     """Retries that do not wait."""
-    from airflow_provider_assistant.client import retry
+    from airflow_provider_assistant.client import retry, throttle
 
     monkeypatch.setattr(retry.RetryPolicy, "backoff", lambda *_: 0.0)
-    monkeypatch.setattr(retry, "LEAST_JITTER", 0.001)
+    monkeypatch.setattr(throttle, "LEAST_JITTER", 0.001)
 
 
 def test_failed_rows_fail_the_task_and_a_retry_sends_only_those(service, connection, run_operator):
@@ -373,15 +336,6 @@ def test_a_retry_lists_again_what_an_earlier_try_found(service, connect, ledger_
         assert (result["created"], result["drafts"], result["possibly_duplicated"]) == (created, 3, 1)
         found = sorted((kind, key) for kind, _, key in listed(ledger_home))
         assert found == [("draft", "T0"), ("draft", "T1"), ("draft", "T2"), ("possibly_duplicated", "T1")]
-
-
-def test_a_short_pause_is_waited_for(service, connect):
-    connect(retries=1)
-    service.answer("retry-after:1", method="POST", times=1)
-    result = load(many(6), max_concurrency=2)
-    assert (counts(result), result["throttled"]) == ({"created": 6}, 1)
-    assert 1.0 <= result["seconds"] < 60
-    assert result["requests"] == 7
 
 
 @pytest.mark.promise("loads", "A load that pauses in the triggerer calls its function again, and sends the rest.")
@@ -452,15 +406,3 @@ def test_a_folder_that_moved_is_the_same(folder, service, connection):
     (moved / "a.txt").unlink()
     result = load(str(moved), AssistantUploadFilesOperator, run_id="moved")
     assert (counts(result), result["changed"], result["stale"]) == ({"unchanged": 1, "created": 1}, 1, 1)
-
-
-@pytest.mark.parametrize(
-    ("names", "part"),
-    [(["b.txt", "missing.txt"], "missing.txt"), (["void"], "no files"), ([], "no files"), ([7], "int")],
-)
-def test_files_that_there_are_not_are_named_before_any_request(names, part, folder, service, connection):
-    (folder / "void").mkdir()
-    files = [str(folder / name) if isinstance(name, str) else name for name in names]
-    with pytest.raises(AssistantInputError, match=part):
-        load(files, AssistantUploadFilesOperator)
-    assert service.journal() == []

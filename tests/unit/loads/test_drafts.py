@@ -66,11 +66,3 @@ def test_drafts_are_shown(kind, service, connection, tmp_path, caplog, monkeypat
         (load,) = ledger.read(queries.page_of_tries).rows
     assert load["outcome"] == "succeeded with findings"
     assert (load["counts"]["created"], load["counts"]["drafts"]) == (count, count)
-
-
-@pytest.mark.parametrize("kind", OPERATORS, ids=lambda kind: kind.kind)
-def test_documents_in_use_are_not_mentioned(kind, service, connection, tmp_path, caplog):
-    with caplog.at_level(logging.WARNING):
-        result = operator_of(kind, 2, tmp_path).execute(task_context())
-    assert (result["created"], result["drafts"], result["findings"]) == (2, 0, None)
-    assert not lines(caplog)

@@ -85,7 +85,7 @@ def connect_to(monkeypatch, ledger_home):
         fields = {"conn_type": "assistant", "host": url, "password": "key-of-a-test"}
         monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", json.dumps({**fields, "extra": extra}))
 
-    monkeypatch.setattr("airflow_provider_assistant.client.retry.LEAST_JITTER", 0.0)
+    monkeypatch.setattr("airflow_provider_assistant.client.throttle.LEAST_JITTER", 0.0)
     return connected
 
 
@@ -162,7 +162,7 @@ def claim_without_outcome(operator):
     """Claim the row of an operator, as a task that is killed before the reply."""
     (row,) = operator._rows("s1").batches()
     run = RunRef("dag", "next", "task", -1)
-    claim = Claim(row.keys[0], "t0", 1, row.hashes[0])
+    claim = Claim(row.rows[0].key, "t0", 1, row.rows[0].content_hash)
     with (
         Ledger.open() as ledger,
         ledger.of(Scope(operator.hook.site(), operator.kind), "dag.load", run) as attempts,

@@ -7,7 +7,6 @@ import os
 from random import Random
 
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
@@ -129,7 +128,7 @@ def test_a_row_that_another_task_is_sending(state, service, connection):
     operator = AssistantLoadQAOperator(task_id="load", source=[row], key_columns=["title"])
     (batch,) = operator._rows("acme-docs").batches()
     scope = Scope(operator.hook.site(), "qa")
-    claim = Claim(batch.keys[0], "Opening hours", 1, batch.hashes[0])
+    claim = Claim(batch.rows[0].key, "Opening hours", 1, batch.rows[0].content_hash)
     with Ledger.open() as ledger, ledger.of(scope, "dag.other", RunRef("dag", "r", "other", -1)) as other:
         other.commit([], [claim])
         if state == "created":
@@ -190,20 +189,3 @@ def test_limits_of_any_names_are_shown_and_stop_nothing(service, connection, cap
     with caplog.at_level(logging.INFO):
         assert counts(load(ROWS)) == {"created": 2}
     assert "referenceDocuments.max 1" in caplog.text
-
-
-def test_a_folder_above_the_source_fills_no_column(service, connection, tmp_path):
-    folder = tmp_path / "category=archive"
-    folder.mkdir()
-    frame = pd.DataFrame(ROWS).drop(columns="category")
-    frame.to_csv(folder / "faq.csv", index=False)
-    load(str(folder / "faq.csv"))
-    assert {row["category"] for row in service.documents()} == {None}
-
-
-def test_findings_name_the_row_of_the_source(service, connection):
-    rows = many(30)
-    rows[17]["answer"] = " "
-    result = load(rows, max_rejected=1)
-    (finding,) = pq.read_table(result["findings"]).to_pylist()
-    assert (finding["kind"], finding["row"]) == ("rejected", 18)

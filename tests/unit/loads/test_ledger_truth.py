@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from airflow_provider_assistant.exceptions import AssistantError, AssistantLedgerError
 from airflow_provider_assistant.ledger import Ledger
-from airflow_provider_assistant.loading.findings import read_findings
+from airflow_provider_assistant.loading.findings import FindingsFile, read_findings
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.sending import sender
@@ -142,7 +142,7 @@ def test_the_numbers_of_a_load_are_those_of_the_ledger(seed, service, connection
         assert (result["possibly_duplicated"], result["ambiguous"]) == ((claimed, 0) if is_sent else (0, claimed))
 
 
-def test_a_load_with_a_lost_list_says_so(service, connection, ledger_home, caplog, capsys, monkeypatch):
+def test_a_load_with_a_lost_list_says_so(service, connection, ledger_home, caplog, monkeypatch):
     service.behave(allow_duplicates=True)
     source = [*rows_of(5), {**rows_of(1)[0], "id": "bad", "answer": ""}]
     options = {"source": source, "key_columns": "id"}
@@ -152,7 +152,7 @@ def test_a_load_with_a_lost_list_says_so(service, connection, ledger_home, caplo
     with pytest.raises(AssistantError, match="1 row was rejected") as failed:
         AssistantLoadQAOperator(task_id="load", **options).execute(task_context("load"))
     assert "Findings that are in no file, 1 rejected: bad." in caplog.text
-    assert f"cannot be written to '{full}'" in capsys.readouterr().out
+    assert f"cannot be written to '{full}'" in caplog.text
     assert "The ledger has recorded all of them" in failed.value.safe
     with pytest.raises(AssistantError, match="the findings cannot be written"):
         AssistantLoadQAOperator(task_id="load", max_rejected=1, **options).execute(task_context("load"))
@@ -164,7 +164,7 @@ def test_the_command_says_the_same(service, connection, ledger_home, cli, tmp_pa
     Ledger.open().close()
     full = FullDisk(tmp_path / "full.parquet", 0)
     with monkeypatch.context() as patch:
-        patch.setattr("airflow_provider_assistant.cli.load._findings_path", lambda *_: full)
+        patch.setattr("airflow_provider_assistant.cli.load._findings", lambda *_: FindingsFile(full, always=False))
         with away(sa.Engine, "INSERT", "UPDATE", when=lambda: service.posts() >= 5, code=FULL):
             ran = cli("load", path, "--key", "id")
     created = {document["title"].replace("T", "k") for document in service.documents("acme-docs")}

@@ -131,7 +131,7 @@ class TestExtent:
         lines = ["id,title,question,answer", *(f"{number},T{number},Q,Öl {number}" for number in range(60))]
         path.write_bytes("\n".join(lines).encode("cp1252"))
         load(str(path), csv_options={"encoding": "cp1252"})
-        with pytest.raises(AssistantInputError, match=r"60 rows cannot be read in the encoding.*encoding"):
+        with pytest.raises(AssistantInputError, match=r"60 rows were rejected.* of another encoding.*csv_options"):
             load(str(path), run_id="next")
         assert service.posts() == 60
 

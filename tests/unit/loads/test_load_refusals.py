@@ -21,7 +21,7 @@ from tests.unit.loads.loads import counts, load, many, render
 TEXTS = [{"title": f"T{number}", "content": "C", "category": "faq"} for number in range(9)]
 
 
-@pytest.mark.parametrize(("kind", "status"), [("qa", 413), ("text", 422), ("file", 415), ("qa", 451)])
+@pytest.mark.parametrize(("kind", "status"), [("qa", 400), ("text", 422), ("file", 415), ("qa", 451)])
 def test_an_unlisted_4xx_rejects_one_row_and_no_other(kind, status, service, connect, tmp_path):
     connect(max_concurrency=2)
     for number in range(9):

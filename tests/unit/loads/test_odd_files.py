@@ -71,12 +71,6 @@ def test_one_file_that_changes_costs_one_file(how, name, service, connection, st
     assert re.search(reason, rejected(ledger_home)[f"{name}.txt"])
 
 
-def test_the_next_run_sends_a_file_that_has_grown(service, connection, stored):
-    STORAGE.change = lambda: STORAGE.pipe_file(f"{stored}/a.txt", b"# a, and more")
-    assert upload(stored, max_rejected=1)["rejected"] == 1
-    assert counts(upload(stored, run_id="next")) == {"created": 1, "unchanged": 4}
-
-
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_file_that_may_not_be_read(service, connection, tmp_path, ledger_home):
     folder = write(tmp_path / "docs", "a.txt", "b.txt")
@@ -105,13 +99,3 @@ def test_names_that_several_folders_have_are_told_apart(service, connection, tmp
     assert titles(service) == ["a-b-readme.txt", "a-readme.txt", "guide.txt", "readme.txt"]
     (tmp_path / "docs").rename(tmp_path / "moved")
     assert counts(upload(str(tmp_path / "moved"), run_id="moved")) == {"unchanged": 4}
-
-
-def test_two_folders_with_the_same_paths_are_refused_before_anything_is_sent(service, connection, tmp_path):
-    folders = [write(tmp_path / "docs" / name, "readme.txt", "guide.txt") for name in ("one", "two")]
-    with pytest.raises(
-        AssistantInputError, match=r"2 file names .*one/guide\.txt' and '.*two/guide\.txt'.*Nothing was sent"
-    ):
-        upload(folders)
-    assert service.posts() == 0
-    assert counts(upload(str(tmp_path / "docs"))) == {"created": 4}

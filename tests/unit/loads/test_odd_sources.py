@@ -8,7 +8,6 @@ import json
 
 import fsspec
 import pandas as pd
-import polars as pl
 import pyarrow.parquet as pq
 import pytest
 from airflow.sdk import DAG, task
@@ -18,8 +17,6 @@ from fsspec.implementations.memory import MemoryFileSystem
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.operators.documents import (
     AssistantLoadQAOperator,
-    AssistantLoadTextOperator,
-    AssistantUploadFilesOperator,
 )
 from tests.unit.loads.loads import ROWS, counts, load, loaded, loaded_titles, many
 
@@ -58,13 +55,6 @@ def test_one_bad_cell_costs_its_row(kind, bad, service, connection, ledger_home)
     assert reason.startswith("column 'answer' must be text, not ")
 
 
-def test_a_csv_cell_of_megabytes(service, connection, tmp_path):
-    rows = [*many(2), dict(ROWS[0], title="Long", answer="ä line\n" * 150_000)]
-    result = load(write_csv(tmp_path / "faq.csv", rows))
-    assert counts(result) == {"created": 3}
-    assert len(next(row for row in service.documents() if row["title"] == "Long")["content"]) >= 1_050_000 - 1
-
-
 def test_csv_rows_that_cannot_be_read_are_rejected_alone_with_their_line(service, connection, tmp_path, ledger_home):
     path = tmp_path / "faq.csv"
     path.write_bytes(
@@ -85,28 +75,6 @@ def test_csv_rows_that_cannot_be_read_are_rejected_alone_with_their_line(service
     found = findings(ledger_home)
     assert [number for number, _ in found] == list(lines)
     assert all(f"{path}, {lines[number]}: " in reason for number, reason in found), found
-
-
-def test_json_lines_that_cannot_be_read_are_rejected_alone_with_their_line(service, connection, tmp_path, ledger_home):
-    path = tmp_path / "faq.jsonl"
-    path.write_text(f"{json.dumps(ROWS[0])}\n\n{{\n[1]\n{json.dumps(ROWS[1])}\n")
-    with pytest.raises(AssistantInputError, match="2 rows were rejected"):
-        load(str(path))
-    assert loaded(service) == ROWS
-    found = findings(ledger_home)
-    assert [number for number, _ in found] == [2, 3]
-    assert found[0][1].startswith(f"{path}, line 3: ")
-    assert found[1][1].startswith(f"{path}, line 4: ")
-
-
-def test_a_field_that_many_json_lines_lack_is_missing_there(service, connection, tmp_path):
-    rows = [{"id": n, "content": f"C{n}", "title": f"T{n}", "category": "c"} for n in range(1200)]
-    for row in rows[:1100]:
-        del row["category"]
-    path = write_json(tmp_path / "texts.jsonl", rows)
-    result = load(path, AssistantLoadTextOperator, key_columns=["id"], max_concurrency=32)
-    assert counts(result) == {"created": 1200}
-    assert sum(document["category"] == "c" for document in service.documents()) == 100
 
 
 class Changing(MemoryFileSystem):
@@ -151,13 +119,6 @@ def test_the_output_of_a_mapped_task(kind, service, connection, run_dag, tmp_pat
     assert loaded_titles(service) == ["T0", "T1", "T2"]
 
 
-@pytest.mark.parametrize("kind", [list, pl.DataFrame])
-def test_several_frames_or_lists_are_one_source(kind, service, connection):
-    result = load([kind(ROWS[:1]), kind(ROWS[1:])])
-    assert counts(result) == {"created": 2}
-    assert loaded(service) == ROWS
-
-
 def made(folder):
     folder.mkdir()
     return str(folder)
@@ -183,22 +144,6 @@ def test_an_empty_source_is_an_error_unless_it_is_allowed(kind, service, connect
     result = load(source, allow_empty=True)
     assert counts(result) == {}
     assert (result["rows"], result["stale"], service.posts()) == (0, None, 2)
-
-
-@pytest.mark.parametrize("make", [EMPTY["folder"], lambda folder: f"{folder}/*.md"])
-def test_a_folder_without_files_is_an_error_unless_it_is_allowed(make, service, connection, tmp_path):
-    with pytest.raises(AssistantInputError, match=r"no files.*allow_empty=True"):
-        load(files := make(tmp_path), AssistantUploadFilesOperator)
-    assert load(files, AssistantUploadFilesOperator, allow_empty=True)["rows"] == 0
-
-
-def test_a_csv_in_another_encoding_says_which_option_to_set(service, connection, tmp_path, ledger_home):
-    path = tmp_path / "faq.csv"
-    path.write_bytes("title,question,answer,category\nA,Q,Größe,c\n".encode("cp1252"))
-    with pytest.raises(AssistantInputError, match="1 row was rejected"):
-        load(str(path))
-    ((_, reason),) = findings(ledger_home)
-    assert "encoding" in reason
 
 
 @pytest.mark.parametrize("kind", [list, pd.DataFrame])

@@ -12,10 +12,9 @@ from airflow_provider_assistant.api.payloads import QADocument, TextDocument
 from airflow_provider_assistant.api.site_documents import SiteDocument
 from airflow_provider_assistant.loading.site_match import (
     ENOUGH,
-    Match,
     RowIndex,
     fit,
-    one_to_one,
+    matches,
     texts_of_call,
     texts_of_document,
 )
@@ -80,18 +79,24 @@ def test_the_index_finds_what_comparing_with_every_row_finds(seed):
             rows.append(text_row(one(), one(None)))
         else:
             rows.append(qa_row(one(), one(), one(None)))
-    index = RowIndex[int]()
+    index = RowIndex()
     for number, row in enumerate(rows):
-        index.add(number, row)
+        index.add(str(number), row)
     for _ in range(30):
         document = texts_of_document(listed(one(None), one(None), one(None)))
-        expected = {number: fit(row, document) for number, row in enumerate(rows) if fit(row, document)}
+        expected = {str(number): fit(row, document) for number, row in enumerate(rows) if fit(row, document)}
         found = index.fits(document)
         assert found.items() <= expected.items()
         assert len(found) == min(len(expected), ENOUGH)
 
 
-def test_only_pairs_without_another_choice_are_one_to_one():
-    pairs = [("a", "1"), ("b", "2"), ("b", "3"), ("c", "4"), ("d", "4"), ("e", "5")]
-    matches = [Match(row, document_id, "content") for row, document_id in pairs]
-    assert [match.row for match in one_to_one(matches)] == ["a", "e"]
+def test_only_pairs_without_another_choice_are_matches():
+    """Row a has one document; b has two; c and d are equal, and have one; nothing is known of e."""
+    index = RowIndex()
+    for name, content in {"a": "1", "b": "2", "c": "3", "d": "3", "e": "4"}.items():
+        index.add(name, text_row(content))
+    documents = [listed(content=content, document_id=str(number)) for number, content in enumerate("1223")]
+    assert [(match.row, match.document.document_id) for match in matches(index, documents)] == [("a", "0")]
+    assert matches(index, documents, lambda row, _document: row in "bc") == matches(
+        index, documents[3:], lambda row, _: row == "c"
+    )

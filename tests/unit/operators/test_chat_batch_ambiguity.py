@@ -26,7 +26,7 @@ def connect_to(assistant, ledger_home, monkeypatch):
         monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", assistant.connection(chat_timeout=SHORT_TIMEOUT, **extra))
 
     # If the event loop stands still while it connects, aiohttp counts this time as connecting.
-    monkeypatch.setattr("airflow_provider_assistant.client.aiohttp_transport.connect_timeout", lambda _: 60.0)
+    monkeypatch.setattr("airflow_provider_assistant.client.settings.ClientSettings.connect_timeout", 60.0)
     return connect
 
 

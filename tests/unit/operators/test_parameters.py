@@ -31,7 +31,7 @@ from airflow_provider_assistant.operators.limits import AssistantLimitsOperator
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from airflow_provider_assistant.sensors.documents import AssistantDocumentsReadySensor
-from airflow_provider_assistant.storage.paths import storage_path
+from airflow_provider_assistant.storage.opening import storage_path
 from airflow_provider_assistant.transfers.ledger_to_parquet import (
     AssistantFeedbackToParquetOperator,
     AssistantLoadsToParquetOperator,

@@ -48,11 +48,11 @@ def file_of(objects: dict[int, bytes]) -> bytes:
     return content + b"xref\n%s%s\nstartxref\n%d\n%%%%EOF\n" % (table, trailer, len(content))
 
 
-def docx(write: Callable[[Any], None]) -> bytes:
-    """Return a Word file."""
+def docx(write: Callable[[Any], None], template: io.BytesIO | None = None) -> bytes:
+    """Return a Word file, which begins with what a template has."""
     from docx import Document
 
-    document = Document()
+    document = Document(template)
     write(document)
     return saved(document)
 

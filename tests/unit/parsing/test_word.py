@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from airflow_provider_assistant.parsing.word import parse_docx
+from airflow_provider_assistant.parsing.pages import Note, Page
+from airflow_provider_assistant.parsing.word import page
 from tests.unit.parsing.samples import docx, repacked
 
 SPACES = (
@@ -50,24 +51,22 @@ def test_word():
         cells = document.add_table(2, 2).rows
         cells[0].cells[0].text, cells[0].cells[1].text, cells[1].cells[0].text = "Day", "a|b", "Monday"
 
-    assert parse_docx(docx(write)) == {
-        "left_out": [],
-        "title": "Handbook",
-        "text": """# Office
+    assert page(docx(write)) == Page(
+        {"title": "Handbook"},
+        """# Office
 
 ## Hours
 
 ### Friday
 
-From 9.
-\\# not a heading
+From 9.  \n\\# not a heading
 
 - Ring
 
 | Day | a\\|b |
 | --- | --- |
 | Monday |  |""",
-    }
+    )
 
 
 def test_a_link_of_word_keeps_its_address():
@@ -81,7 +80,7 @@ def test_a_link_of_word_keeps_its_address():
         link.append(run._r)
         paragraph._p.append(link)
 
-    assert parse_docx(docx(write))["text"] == "See [the page](https://x.org/a)"
+    assert page(docx(write)).text == "See [the page](https://x.org/a)"
 
 
 ELEMENTS = [
@@ -115,7 +114,7 @@ def test_the_text_of_every_element_is_kept():
     xml = [element.replace(">text<", f">{word}<") for element, word in zip(ELEMENTS, words, strict=True)]
     xml = [element.replace("<w:t>tex</w:t>", f"<w:t>{word[:2]}</w:t>").replace("<w:t>t<", f"<w:t>{word[2:]}<")
            for element, word in zip(xml, words, strict=True)]  # fmt: skip
-    assert parse_docx(with_xml("".join(xml)))["text"].split() == words
+    assert page(with_xml("".join(xml))).text.split() == words
 
 
 def test_a_field_that_is_a_link():
@@ -124,7 +123,7 @@ def test_a_field_that_is_a_link():
         '<w:fldChar w:fldCharType="separate"/>', "<w:t>page</w:t>", '<w:fldChar w:fldCharType="end"/>',
     )  # fmt: skip
     xml = "".join(f"<w:r>{part}</w:r>" for part in parts)
-    assert parse_docx(with_xml(f"<w:p>{xml}</w:p>"))["text"] == "[page](https://x.org/a)"
+    assert page(with_xml(f"<w:p>{xml}</w:p>")).text == "[page](https://x.org/a)"
 
 
 def test_a_footnote_is_at_the_end():
@@ -136,7 +135,7 @@ def test_a_footnote_is_at_the_end():
 
     file = with_xml('<w:p><w:r><w:t>From 9.</w:t></w:r><w:r><w:footnoteReference w:id="2"/></w:r></w:p>')
     renamed = repacked(file, change, {"word/fontTable.xml": "word/footnotes.xml"})
-    assert parse_docx(renamed)["text"] == "From 9.[1]\n\n1. Except on Fridays."
+    assert page(renamed).text == "From 9.[1]\n\n1. Except on Fridays."
 
 
 def test_tables_with_merged_and_nested_cells():
@@ -150,7 +149,7 @@ def test_tables_with_merged_and_nested_cells():
         inner = table.cell(2, 2).add_table(1, 2)
         inner.cell(0, 0).text, inner.cell(0, 1).text = "d", "e"
 
-    lines = parse_docx(docx(write))["text"].split("\n")
+    lines = page(docx(write)).text.split("\n")
     assert [[cell.split() for cell in line.strip("|").split("|")] for line in lines] == [
         [["wide"], [], ["a"]],
         [["---"], ["---"], ["---"]],
@@ -165,23 +164,24 @@ def test_styles_that_are_based_on_each_other():
         first.base_style, second.base_style = second, first
         document.add_paragraph("text", style=first)
 
-    assert parse_docx(docx(write))["text"] == "text"
+    assert page(docx(write)).text == "text"
 
 
 def test_a_very_wide_cell():
     wide = '<w:tbl><w:tr><w:tc><w:tcPr><w:gridSpan w:val="100000000"/></w:tcPr><w:p/></w:tc></w:tr></w:tbl>'
-    assert len(parse_docx(with_xml(wide))["text"]) < 20_000
+    assert len(page(with_xml(wide)).text) < 20_000
 
 
-def test_formulas_and_line_breaks_keep_their_marks():
+def test_formulas_exponents_and_line_breaks_keep_their_marks():
     fraction = "<m:f><m:num><m:r><m:t>a</m:t></m:r></m:num><m:den><m:r><m:t>b</m:t></m:r></m:den></m:f>"
     power = "<m:sSup><m:e><m:r><m:t>x</m:t></m:r></m:e><m:sup><m:r><m:t>2</m:t></m:r></m:sup></m:sSup>"
     breaks = "<w:r><w:t>c</w:t><w:cr/><w:t>d</w:t><w:ptab/><w:t>e</w:t></w:r>"
-    text = parse_docx(with_xml(f"<w:p><m:oMath>{fraction}{power}</m:oMath></w:p><w:p>{breaks}</w:p>"))["text"]
-    assert text.split() == ["a/bx^2", "c", "d", "e"]
+    price = '<w:r><w:t>30</w:t></w:r><w:r><w:rPr><w:vertAlign w:val="superscript"/></w:rPr><w:t>1</w:t></w:r>'
+    text = page(with_xml(f"<w:p><m:oMath>{fraction}{power}</m:oMath></w:p><w:p>{breaks}</w:p><w:p>{price}</w:p>")).text
+    assert text.split() == ["a/bx^2^", "c", "d", "e", "30^1^"]
 
 
-def test_what_a_style_hides_is_counted_and_the_table_of_contents_is_left_out():
+def test_what_a_style_hides_and_the_table_of_contents_are_counted():
     def write(document):
         for name in ("Secret", "Secret too", "toc 1"):
             document.styles.add_style(name, 1)
@@ -190,5 +190,31 @@ def test_what_a_style_hides_is_counted_and_the_table_of_contents_is_left_out():
         for number, style in enumerate(("Secret", "Secret too", "Normal", "toc 1")):
             document.add_paragraph(f"text{number}", style=style)
 
-    parsed = parse_docx(docx(write))
-    assert (parsed["text"], parsed["left_out"]) == ("text2", [("passage", "is hidden text", True, 2)])
+    found = page(docx(write))
+    assert found.text == "text2"
+    assert found.notes == [
+        Note("word", "in hidden text", is_expected=True, count=2),
+        Note("word", "in the table of contents", is_expected=True, count=1),
+    ]
+
+
+def test_what_is_not_read_is_counted():
+    other = "<w:p><w:unknown><w:r><w:t>a new element</w:t></w:r></w:unknown></w:p>"
+    relation = b'<Relationship Id="x" Type="http://x.org/aFChunk" Target="afchunk.html"/></Relationships>'
+    embedding = repacked(
+        with_xml(other),
+        lambda name, old: old.replace(b"</Relationships>", relation) if name == "word/_rels/document.xml.rels" else old,
+    )
+    assert page(embedding).notes == [
+        Note("word", "in an unknown element", is_expected=False, count=3),
+        Note("passage", "is an embedded file", is_expected=False, count=1),
+    ]
+
+
+def test_a_style_without_a_type_and_a_picture_without_a_file():
+    picture = '<w:p><w:r><w:pict><v:shape><v:imagedata r:id="rId999"/></v:shape></w:pict><w:t>text</w:t></w:r></w:p>'
+
+    def change(_, content):
+        return content.replace(b'<w:style w:type="paragraph"', b"<w:style").replace(b'w:styleId="Heading1"', b"")
+
+    assert page(repacked(with_xml(picture), change)).text == "text"

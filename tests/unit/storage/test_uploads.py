@@ -12,7 +12,7 @@ from airflow.sdk.io import attach
 from fsspec.implementations.memory import MemoryFileSystem
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.storage.paths import storage_path
+from airflow_provider_assistant.storage.opening import storage_path
 from airflow_provider_assistant.storage.uploads import as_upload
 
 

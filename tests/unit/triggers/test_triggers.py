@@ -13,7 +13,6 @@ from airflow_provider_assistant.api.call import Response
 from airflow_provider_assistant.asking import state as state_module
 from airflow_provider_assistant.asking.questions import Questions
 from airflow_provider_assistant.asking.state import BatchState, Request
-from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.transport import AsyncTransport
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantRequestTimeoutError
@@ -24,6 +23,7 @@ from airflow_provider_assistant.triggers.events import raise_failure
 from tests.live.clients import local_client
 from tests.versions import deserialize, import_string, serialize
 from tests.virtual_time import now, simulated
+from tests.wire import client_with
 
 POLL = r"chat/requests/"
 
@@ -230,7 +230,7 @@ class Service(AsyncTransport):
 
     @contextlib.asynccontextmanager
     async def shared_client(self, hook):
-        self.client = self.client or AssistantClient(self.settings, async_transport=self, now=now)
+        self.client = self.client or client_with(self.settings, async_transport=self, now=now)
         yield self.client
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -11,10 +12,11 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 from airflow_provider_assistant.evaluation import summary as parts
 from airflow_provider_assistant.evaluation.golden import Case
 from airflow_provider_assistant.evaluation.rules import Condition, Criteria, Term
-from airflow_provider_assistant.evaluation.run import Evaluation, EvaluationJob, Judgement
+from airflow_provider_assistant.evaluation.run import Evaluation, EvaluationJob
 from airflow_provider_assistant.evaluation.runs import RunFolder
 from airflow_provider_assistant.evaluation.scorers import Scorer
 from airflow_provider_assistant.evaluation.scores import Questions, Scores
+from airflow_provider_assistant.evaluation.verdicts import Judgement
 
 PASSES = Condition("token_f1 >= 0.5", (Term("token_f1", ">=", 0.5),))
 ASKED = "2026-11-21T02:00:00+00:00"
@@ -176,10 +178,17 @@ def hostile():
     """Return an evaluation with these texts as names, messages, answers, tags, scorers and reasons."""
     cases = []
     for number, text in enumerate(HOSTILE):
-        marks = {"key": f"{number} {text[:2000]}", "message": text, "tags": (text[:2000],), "request_id": text[:200]}
-        cases.append(case(expected=(text[::-1],), answer=text, must_include=(text,) * 12, **marks))
+        tag = re.sub(r"[\[\]|]", "", text[:2000])
+        phrase = f"{text.replace('|', '')}x"
+        marks = {
+            "key": f"{number} {text[:2000]}",
+            "message": text.strip() or "?",
+            "tags": (tag,),
+            "request_id": text[:200],
+        }
+        cases.append(case(expected=(text[::-1],), answer=text, must_include=(phrase,) * 12, **marks))
         unanswered = {**marks, "key": f"u{number} {text}"}
-        cases.append(case(expected=(), answer=None, status=text or "failed", error=text, **unanswered))
+        cases.append(case(expected=(), answer=None, status=text.strip() or "failed", error=text, **unanswered))
     errors = {row: {"custom": one.message} for row, one in enumerate(cases)}
     scores = scores_of(cases, errors, token_f1=[0.01 * row for row in range(len(cases))])
     plain = summary_of()

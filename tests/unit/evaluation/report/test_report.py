@@ -23,7 +23,6 @@ from airflow_provider_assistant.evaluation.report import (
 )
 from airflow_provider_assistant.evaluation.summary import Change, Gate, QuestionCounts
 from tests.unit.evaluation.report.examples import (
-    HOSTILE,
     case,
     evaluation_of,
     hostile,
@@ -236,15 +235,6 @@ def test_hostile_texts_stay_texts():
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", html)
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=[repr(text[:20]) for text in HOSTILE])
-def test_each_hostile_answer_is_shown_as_what_it_is(text):
-    cases = [case(answer=text)]
-    told = Page(render(evaluation_of(cases, scores_of(cases, token_f1=[0.0]), summary_of()))).sections["failing"]
-    start = " ".join(text.split())[:4]
-    assert not start.isprintable() or start in told
-    assert ("&lt;" in told) == ("&lt;" in text)
-
-
 def test_headings_and_tables_can_be_read_aloud(night):
     levels = [int(tag[1]) for tag, _ in night.tags if re.fullmatch(r"h\d", tag)]
     assert levels[0] == 1
@@ -280,4 +270,4 @@ def test_changes_and_times_are_those_of_people():
     assert moment("2026-11-21T04:00:00+02:00") == "2026-11-21 02:00 UTC"
     assert moment("2026-11-21T02:00:00") == "2026-11-21 02:00 UTC"
     assert (moment("soon"), moment(None)) == ("soon", "–")
-    assert legible("a\r\nb\x00\u202e\ud800") == "a\nb\u2400[U+202E]\ufffd"
+    assert legible("a\r\nb\x00\u202e\ud800") == "a\nb\\x00\\u202e\\ud800"
