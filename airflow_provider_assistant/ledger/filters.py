@@ -16,7 +16,11 @@ import sqlalchemy as sa
 from airflow_provider_assistant.api.document_state import DEFAULT_WORDS
 from airflow_provider_assistant.ledger.schema import (
     DOCUMENT_KINDS,
+    HAS_OTHER_STATUS,
+    IS_OPEN,
+    IS_REPEATED,
     IS_UNRESOLVED,
+    MAY_BE_MORE,
     UNRESOLVED,
     Kind,
     RunRef,
@@ -80,7 +84,9 @@ def _may_be_twice() -> sa.ColumnElement[bool]:
     )
     # A service that refuses repetitions (409) has only one.
     has_one = _c.http_status == sa.literal_column(str(HTTPStatus.CONFLICT.value))
-    return sa.and_((_c.ambiguous > 0) | is_unresolved_before | has_twin, sa.or_(_c.http_status.is_(None), ~has_one))
+    # Only a later attempt of a key has one before it.
+    may_be_more = MAY_BE_MORE | (IS_REPEATED & (is_unresolved_before | has_twin))
+    return sa.and_(may_be_more, sa.or_(_c.http_status.is_(None), ~has_one))
 
 
 def is_latest_document() -> sa.ColumnElement[bool]:
@@ -148,7 +154,11 @@ def condition_of(which: Which) -> sa.ColumnElement[bool]:
 
 def _superseded() -> sa.ColumnElement[bool]:
     is_outdated = _has_later("created", has_other_content=True)
-    return _IS_DOCUMENT & _IS_CREATED & is_outdated & ~_is_needed_elsewhere()
+    later = attempts.alias()
+    # Few keys have several attempts: these come first.
+    several = sa.select(later.c.scope, later.c.key).where(later.c.number > sa.literal_column("1"))
+    is_candidate = sa.tuple_(_c.scope, _c.key).in_(several)
+    return _IS_DOCUMENT & _IS_CREATED & is_candidate & is_outdated & ~_is_needed_elsewhere()
 
 
 def _stale() -> sa.ColumnElement[bool]:
@@ -161,7 +171,7 @@ def _draft() -> sa.ColumnElement[bool]:
     for separator in " _-":
         word = sa.func.replace(word, separator, "")
     in_use = DEFAULT_WORDS.active | DEFAULT_WORDS.processing
-    return _IS_DOCUMENT & _IS_CREATED & word.not_in(sorted(in_use)) & ~_has_later("created")
+    return _IS_DOCUMENT & _IS_CREATED & HAS_OTHER_STATUS & word.not_in(sorted(in_use)) & ~_has_later("created")
 
 
 _LISTS: dict[str, Callable[[], sa.ColumnElement[bool]]] = {
@@ -171,7 +181,7 @@ _LISTS: dict[str, Callable[[], sa.ColumnElement[bool]]] = {
     "superseded": _superseded,
     "stale": _stale,
     "draft": _draft,
-    "open": lambda: (_c.kind == "chat") & _IS_CREATED & _c.ended.is_(None),
+    "open": lambda: IS_OPEN,
 }
 
 

@@ -49,16 +49,31 @@ class Page(NamedTuple):
     rows: Sequence[Mapping[str, Any]]
 
 
-def entries(connection: sa.Connection, clock: Clock, selected: Filter, *, limit: int = 25, offset: int = 0) -> Page:
+def entries(
+    connection: sa.Connection,
+    clock: Clock,
+    selected: Filter,
+    *,
+    limit: int = 25,
+    offset: int = 0,
+    most: int | None = None,
+) -> Page:
     """
     Return attempts, the latest claim first.
 
+    :param most: Look at so many matching attempts only, so that the time does not depend on their number. Default: all,
+        of which :data:`MOST` are counted.
     :return: A page of mappings with the columns of the table, and ``is_alive``: whether a task is sending it.
     """
     query = _entries(connection, clock, selected)
-    total = capped_count(connection, sa.select(_c.key).where(*selected.conditions()))
+    if most is not None:
+        first = sa.select(_c.scope, _c.key, _c.number).where(*selected.conditions()).limit(most).subquery()
+        is_first = sa.and_(*(first.c[name] == _c[name] for name in ("scope", "key", "number")))
+        query = _entries(connection, clock, Filter()).join(first, is_first)
+    most = most or MOST
+    total = capped_count(connection, sa.select(_c.key).where(*selected.conditions()), most)
     page = query.order_by(_c.claimed_at.desc(), _c.scope, _c.key, _c.number).limit(limit).offset(offset)
-    return Page(min(total, MOST), total > MOST, dictionaries(connection, page))
+    return Page(min(total, most), total > most, dictionaries(connection, page))
 
 
 def all_entries(connection: sa.Connection, clock: Clock, selected: Filter) -> Iterator[Mapping[str, Any]]:
@@ -75,12 +90,19 @@ def _entries(connection: sa.Connection, clock: Clock, selected: Filter) -> sa.Se
     return sa.select(attempts, is_alive.label("is_alive")).where(*selected.conditions())
 
 
-def counts(connection: sa.Connection, selected: Filter, lists: tuple[Which, ...]) -> dict[Which, int]:
-    """Return the number of attempts of each list, at most :data:`MOST`."""
+def counts(
+    connection: sa.Connection, selected: Filter, lists: tuple[Which, ...], most: int | None = None
+) -> dict[Which, int]:
+    """
+    Return the number of attempts of each list.
+
+    :param most: Counts stop here. Default: :data:`MOST`.
+    """
+    most = most or MOST
     found: dict[Which, int] = {}
     for which in lists:
         query = sa.select(_c.key).where(condition_of(which), *selected.conditions())
-        found[which] = min(MOST, capped_count(connection, query))
+        found[which] = min(most, capped_count(connection, query, most))
     return found
 
 
@@ -95,9 +117,10 @@ def states(connection: sa.Connection, selected: Filter) -> list[dict[str, Any]]:
     return dictionaries(connection, query.where(*selected.conditions()).group_by(*columns).order_by(*columns))
 
 
-def capped_count(connection: sa.Connection, query: sa.Select[Any]) -> int:
-    """Return the number of rows of a query, at most one more than :data:`MOST`."""
-    first_rows = query.limit(MOST + 1).subquery()
+def capped_count(connection: sa.Connection, query: sa.Select[Any], most: int | None = None) -> int:
+    """Return the number of rows of a query, at most one more than ``most``, or than :data:`MOST`."""
+    most = most or MOST
+    first_rows = query.limit(most + 1).subquery()
     return connection.scalar(sa.select(sa.func.count()).select_from(first_rows)) or 0
 
 

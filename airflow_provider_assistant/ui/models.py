@@ -197,10 +197,10 @@ class Entry(Model):
 
 class Entries(Paged):
     """
-    Entries of a list, the latest claim first.
+    Entries of a list, the latest claim first; at most 1,000.
 
     :param which: The list: the first one with entries, if the request names none.
-    :param lists: Number of entries of all lists, each counted up to 10,000.
+    :param lists: Number of entries of all lists, each counted up to 1,000.
     """
 
     which: ListName

@@ -46,6 +46,8 @@ router = APIRouter(prefix="/api", dependencies=[Depends(may_see_pages)])
 task_router = APIRouter(prefix="/api/tasks", dependencies=[Depends(may_see_task)])
 
 MOST_SITES, MOST_SOURCES = 200, 50
+# Number of entries of a list that the page counts and shows: settling or filters bring the others.
+MOST_LISTED = 1000
 # Age of the tries from which sites and sources are listed.
 SITES_AGE = timedelta(days=366)
 # The lists of entries, and what their entries can be settled as.
@@ -157,11 +159,11 @@ def entries(
     label_part = unquote(assistant_search) or None
 
     def found_of(connection: sa.Connection) -> tuple[dict[Any, int], ListName, queries.Page]:
-        counts = queries.counts(connection, Filter(**selection), tuple(LISTS))
+        counts = queries.counts(connection, Filter(**selection), tuple(LISTS), MOST_LISTED)
         default: ListName = next((name for name in LISTS if counts[name]), "unresolved")
         name = which or default
         selected = Filter(which=name, source=source, label_part=label_part, **selection)
-        page = queries.entries(connection, ledger_clock.configured(), selected, **position._asdict())
+        page = queries.entries(connection, ledger_clock.configured(), selected, **position._asdict(), most=MOST_LISTED)
         return counts, name, page
 
     found, problem = read(found_of)

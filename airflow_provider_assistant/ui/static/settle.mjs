@@ -32,6 +32,9 @@ const LISTS = {
   draft: ["not in use", "The service does not use the document. Activate or delete it on the site."],
   open: ["open requests", "The service accepted the request; its answer has not been read. A retry reads it."],
 };
+// The server counts no further.
+const MOST_COUNTED = 1000;
+const total = (count = 0) => `${number(count)}${count === MOST_COUNTED ? "+" : ""}`;
 const MARKS = { created: "created", "not-created": "not created", removed: "removed from the site" };
 
 export function Entries({ where, address, change, refresh, only, maySettle }) {
@@ -47,7 +50,7 @@ export function Entries({ where, address, change, refresh, only, maySettle }) {
   }, [result]);
   const counts = data.data?.lists ?? {};
   const which = list || data.data?.which || "unresolved";
-  const options = Object.entries(LISTS).map(([name, [text]]) => [name, `${text} (${number(counts[name] ?? 0)})`]);
+  const options = Object.entries(LISTS).map(([name, [text]]) => [name, `${text} (${total(counts[name])})`]);
   const isQuiet = !Object.values(counts).some(Boolean);
   const empty = isQuiet ? "Nothing needs a person." : "No entry matches.";
   const done = (text) => {

@@ -150,18 +150,23 @@ function Bar({ parts }) {
   );
 }
 
+/** A value of a result as text. */
+function textOf(value, name) {
+  if (typeof value === "number") return SHARES.includes(name) ? percent(value) : number(value);
+  if (Array.isArray(value)) return value.map((item) => textOf(item)).join(", ") || "none";
+  if (typeof value !== "object" || value === null) return String(value ?? "–");
+  return Object.entries(value)
+    .map(([key, item]) => `${key}: ${textOf(item, key)}`)
+    .join("; ");
+}
+
 /** A value of a result: a number, a text, or a list or mapping of them. */
 function Value({ name, value }) {
-  if (typeof value === "number") return SHARES.includes(name) ? percent(value) : number(value);
-  if (typeof value !== "object" || value === null) return h(Text, { text: String(value ?? "–") });
-  const items = Object.entries(value);
-  if (items.length === 0) return "none";
-  const label = (key) => (Array.isArray(value) ? "" : `${words(key)}: `);
-  return h(
-    "ul",
-    { className: "items" },
-    items.map(([key, item]) => h("li", { key }, label(key), h(Value, { name: key, value: item }))),
-  );
+  const isMapping = (one) => typeof one === "object" && one !== null && !Array.isArray(one);
+  const isList = Array.isArray(value) && value.some(isMapping);
+  if (!isList && !isMapping(value)) return h(Text, { text: textOf(value, name) });
+  const items = isList ? value.map((item) => textOf(item)) : Object.entries(value).map((one) => textOf(Object.fromEntries([one])));
+  return h("ul", { className: "items" }, items.map((text, at) => h("li", { key: at }, h(Text, { text }))));
 }
 
 function EarlierTries({ tries }) {
