@@ -84,8 +84,8 @@ def test_a_viewer_sees_everything_and_changes_nothing(session: Session) -> None:
 @pytest.mark.promise("pages", "The tab of a load accounts for every row; a hostile row is shown as text.")
 def test_the_tab_of_the_load(session: Session, airflow: LiveAirflow, loaded: str) -> None:
     session.log_in("admin")
-    session.of_site()
-    session.click("[aria-labelledby=assistant-tries] tbody tr:last-child a")
+    session.open(f"plugin/assistant?site={SITE}&source=shown.load")
+    session.click("[aria-labelledby=assistant-tries] tbody a")
     session.wait.until(
         lambda driver: f"/dags/shown/runs/{loaded}" in driver.current_url.replace("%3A", ":").replace("%2B", "+")
     )
