@@ -96,8 +96,7 @@ def _options() -> dict[str, dict[str, Any]]:
         ),
         "lake_path": _option(
             "Folder of the datasets, as in output_path of the exports and lake_path of evaluations: a local path or an "
-            "object storage URL. Only the API server reads it, for the trends on the page Assistant. If empty, the "
-            "page shows no evaluations, statistics and limits.",
+            "object storage URL. Only the command airflow assistant erase reads it, which looks for a person there.",
             example="s3://aws_default@my-bucket/lake",
         ),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from airflow_provider_assistant.ledger import Claim, Kind, Ledger, Outcome, RunRef, Scope, Site, State, hash_of, key_of
 from airflow_provider_assistant.ledger.clock import Clock
 from airflow_provider_assistant.ledger.tries import recorded
+from airflow_provider_assistant.loading.findings import Finding
 
 SITE = Site("h.example", "help", url="https://h.example/m2m/sites/help")
 
@@ -87,28 +88,35 @@ class Filler:
         kind: Kind = "qa",
         documents: int | None = 10,
         error: str | None = None,
-        findings: str | None = None,
-        **counts: int,
+        task_kind: str = "load",
+        task_id: str = "load",
+        region: str | None = None,
+        findings: Sequence[Finding] = (),
+        report: str | None = None,
+        counts: Mapping[str, Any] | None = None,
+        **changed_counts: int,
     ) -> str:
         """
-        Record a try of a load that started some hours ago. Return its token.
+        Record a try of a task that started some hours ago. Return its token.
 
         :param outcome: None for one that was killed.
         """
         token = uuid.uuid4().hex
         started_at = self.now - timedelta(hours=hours)
         moments = iter((started_at, started_at + timedelta(minutes=5)))
-        run = RunRef(dag_id, run_id or f"run {hours}", "load", map_index)
+        run = RunRef(dag_id, run_id or f"run {hours}", task_id, map_index, region)
         name = source or f"{dag_id}.load"
-        manager = recorded(self.engine, token, "load", site, name, run, kind=kind, now=lambda: next(moments))
+        manager = recorded(self.engine, token, task_kind, site, name, run, kind=kind, now=lambda: next(moments))
         this_try = manager.__enter__()
         if outcome is None:
             self._killed.append(manager)
             return token
         standard = {"rows": 10, "created": 9, "rejected": 1, "changed": 1, "stale": 2, "requests": 12, "throttled": 3}
-        this_try.counts = standard | counts
+        this_try.counts = (standard if counts is None else counts) | changed_counts
         this_try.documents = documents
-        this_try.findings = findings
+        this_try.findings = "/findings.parquet" if findings else None
+        this_try.first_findings = findings
+        this_try.report = report
         this_try.needs_person = outcome == "succeeded with findings"
         if outcome == "failed":
             this_try.error = RuntimeError(error or "it failed")

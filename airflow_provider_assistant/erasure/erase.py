@@ -20,7 +20,7 @@ from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantErro
 from airflow_provider_assistant.lake.datasets import DATASETS
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.database import ledger_errors, transaction
-from airflow_provider_assistant.ledger.schema import DOCUMENT_KINDS, attempts
+from airflow_provider_assistant.ledger.schema import DOCUMENT_KINDS, attempts, findings
 from airflow_provider_assistant.storage.opening import StoragePath, object_storage_path, reading, usable_path
 from airflow_provider_assistant.storage.private import create_private, make_folder
 from airflow_provider_assistant.storage.write import replace
@@ -108,7 +108,7 @@ def _run(person: Person, places: Places, *, dry_run: bool) -> Report:
 
 
 def _erase_from_ledger(ledger: Ledger, person: Person, *, dry_run: bool) -> Counter[str]:
-    """Delete the chat requests and ratings of a person, and the person's name as the key of a document."""
+    """Delete a person's chat requests, ratings and findings, and the person's name as the key of a document."""
 
     def change(connection: sa.Connection) -> Counter[str]:
         is_person = person.condition(attempts, ("session_id", "label"), request="remote_id")
@@ -130,7 +130,11 @@ def _erase_from_ledger(ledger: Ledger, person: Person, *, dry_run: bool) -> Coun
         if not dry_run:
             connection.execute(sa.delete(attempts).where(is_entry))
             connection.execute(sa.update(attempts).where(is_document).values(label=ERASED, group_name=None, error=None))
-        return +Counter({"entries": len(entries), "documents": documents})
+        is_finding = person.condition(findings, ("key",), request="key")
+        found = connection.scalar(sa.select(sa.func.count()).where(is_finding)) or 0
+        if not dry_run:
+            connection.execute(sa.delete(findings).where(is_finding))
+        return +Counter({"entries": len(entries), "documents": documents, "findings": found})
 
     counts = transaction(ledger.engine, change, writes=not dry_run)
     if ledger.engine.dialect.name == "sqlite" and not dry_run:

@@ -16,7 +16,11 @@ import sqlalchemy as sa
 from airflow_provider_assistant.api.document_state import DEFAULT_WORDS
 from airflow_provider_assistant.ledger.schema import (
     DOCUMENT_KINDS,
+    HAS_OTHER_STATUS,
+    IS_OPEN,
+    IS_REPEATED,
     IS_UNRESOLVED,
+    MAY_BE_MORE,
     UNRESOLVED,
     Kind,
     RunRef,
@@ -88,8 +92,10 @@ def _may_be_twice() -> Condition:
         twin.c.remote_id.is_distinct_from(_c.remote_id),
     )
     # A service that refuses repetitions (409) has only one.
-    has_one = _c.http_status.is_not_distinct_from(sa.literal_column(str(HTTPStatus.CONFLICT.value)))
-    return sa.or_(_c.ambiguous > 0, is_unresolved_before, has_twin) & ~has_one
+    has_one = _c.http_status == sa.literal_column(str(HTTPStatus.CONFLICT.value))
+    # Only a later attempt of a key has one before it.
+    may_be_more = MAY_BE_MORE | (IS_REPEATED & (is_unresolved_before | has_twin))
+    return sa.and_(may_be_more, sa.or_(_c.http_status.is_(None), ~has_one))
 
 
 def _is_needed_elsewhere() -> Condition:
@@ -128,14 +134,18 @@ def condition_of(which: Which) -> Condition:
     - ``open``: chat requests that the service accepted and whose end is not recorded.
     """
     is_outdated = _has_later("created", has_other_content=True)
+    later = attempts.alias()
+    # Few keys have several attempts: these come first.
+    several = sa.select(later.c.scope, later.c.key).where(later.c.number > sa.literal_column("1"))
+    is_candidate = sa.tuple_(_c.scope, _c.key).in_(several)
     conditions: dict[str, Condition] = {
         "created": _IS_CREATED,
         "unresolved": IS_UNRESOLVED & ~_has_later("created", *UNRESOLVED),
         "doubled": _IS_CREATED & _may_be_twice(),
-        "superseded": _IS_DOCUMENT & is_outdated & ~_is_needed_elsewhere(),
+        "superseded": _IS_DOCUMENT & is_candidate & is_outdated & ~_is_needed_elsewhere(),
         "stale": _IS_DOCUMENT & _c.gone_at.is_not(None) & ~is_outdated & ~_is_needed_elsewhere(),
-        "draft": is_latest_document() & _is_draft(),
-        "open": (_c.kind == "chat") & _IS_CREATED & _c.ended.is_(None),
+        "draft": is_latest_document() & HAS_OTHER_STATUS & _is_draft(),
+        "open": IS_OPEN,
     }
     created_nothing = (_c.state == which) & ~_has_later("created", "rejected", "failed", *UNRESOLVED)
     return conditions.get(which, created_nothing)

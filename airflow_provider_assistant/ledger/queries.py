@@ -11,7 +11,15 @@ import sqlalchemy as sa
 from airflow_provider_assistant.ledger.clock import Clock
 from airflow_provider_assistant.ledger.database import chunks, stream
 from airflow_provider_assistant.ledger.filters import Filter, Which, condition_of, has_unresolved, is_latest_document
-from airflow_provider_assistant.ledger.schema import DOCUMENT_KINDS, UNRESOLVED, RunRef, attempts, ledger_info, tries
+from airflow_provider_assistant.ledger.schema import (
+    DOCUMENT_KINDS,
+    UNRESOLVED,
+    RunRef,
+    attempts,
+    findings,
+    ledger_info,
+    tries,
+)
 from airflow_provider_assistant.ledger.scopes import Scope, Site
 
 # Counts stop here, so that the cost of a query does not depend on the number of attempts.
@@ -34,16 +42,31 @@ class Page(NamedTuple):
     rows: Sequence[Mapping[str, Any]]
 
 
-def entries(connection: sa.Connection, clock: Clock, selected: Filter, *, limit: int = 25, offset: int = 0) -> Page:
+def entries(
+    connection: sa.Connection,
+    clock: Clock,
+    selected: Filter,
+    *,
+    limit: int = 25,
+    offset: int = 0,
+    most: int | None = None,
+) -> Page:
     """
     Return attempts, the latest claim first.
 
+    :param most: Look at so many matching attempts only, so that the time does not depend on their number. Default: all,
+        of which :data:`MOST` are counted.
     :return: A page of mappings with the columns of the table, and ``is_alive``: whether a task is sending it.
     """
     query = _entries(connection, clock, selected)
-    total = capped_count(connection, sa.select(_c.key).where(*selected.conditions()))
+    if most is not None:
+        first = sa.select(_c.scope, _c.key, _c.number).where(*selected.conditions()).limit(most).subquery()
+        is_first = sa.and_(*(first.c[name] == _c[name] for name in ("scope", "key", "number")))
+        query = _entries(connection, clock, Filter()).join(first, is_first)
+    most = most or MOST
+    total = capped_count(connection, sa.select(_c.key).where(*selected.conditions()), most)
     page = query.order_by(_c.claimed_at.desc(), _c.scope, _c.key, _c.number).limit(limit).offset(offset)
-    return Page(min(total, MOST), total > MOST, dictionaries(connection, page))
+    return Page(min(total, most), total > most, dictionaries(connection, page))
 
 
 def all_entries(connection: sa.Connection, clock: Clock, selected: Filter) -> Iterator[Mapping[str, Any]]:
@@ -60,19 +83,20 @@ def _entries(connection: sa.Connection, clock: Clock, selected: Filter) -> sa.Se
     return sa.select(attempts, is_alive.label("is_alive")).where(*selected.conditions())
 
 
-def counts(connection: sa.Connection, selected: Filter, lists: tuple[Which, ...]) -> dict[Which, int]:
-    """Return the number of attempts of each list, at most :data:`MOST`."""
+def counts(
+    connection: sa.Connection, selected: Filter, lists: tuple[Which, ...], most: int | None = None
+) -> dict[Which, int]:
+    """
+    Return the number of attempts of each list.
+
+    :param most: Counts stop here. Default: :data:`MOST`.
+    """
+    most = most or MOST
     found: dict[Which, int] = {}
     for which in lists:
         query = sa.select(_c.key).where(condition_of(which), *selected.conditions())
-        found[which] = min(MOST, capped_count(connection, query))
+        found[which] = min(most, capped_count(connection, query, most))
     return found
-
-
-def oldest(connection: sa.Connection, selected: Filter) -> datetime | None:
-    """Return the time of the oldest claim; None if there is none."""
-    moment: datetime | None = connection.scalar(sa.select(sa.func.min(_c.claimed_at)).where(*selected.conditions()))
-    return moment
 
 
 def states(connection: sa.Connection, selected: Filter) -> list[dict[str, Any]]:
@@ -86,9 +110,10 @@ def states(connection: sa.Connection, selected: Filter) -> list[dict[str, Any]]:
     return dictionaries(connection, query.where(*selected.conditions()).group_by(*columns).order_by(*columns))
 
 
-def capped_count(connection: sa.Connection, query: sa.Select[Any]) -> int:
-    """Return the number of rows of a query, at most one more than :data:`MOST`."""
-    first_rows = query.limit(MOST + 1).subquery()
+def capped_count(connection: sa.Connection, query: sa.Select[Any], most: int | None = None) -> int:
+    """Return the number of rows of a query, at most one more than ``most``, or than :data:`MOST`."""
+    most = most or MOST
+    first_rows = query.limit(most + 1).subquery()
     return connection.scalar(sa.select(sa.func.count()).select_from(first_rows)) or 0
 
 
@@ -229,36 +254,6 @@ def _of_tries(
     return conditions
 
 
-def latest_tries(
-    connection: sa.Connection,
-    since: datetime,
-    *,
-    task_kind: str,
-    site: Site | None = None,
-    site_id: str | None = None,
-    dag_ids: frozenset[str] | None = None,
-    count: int = 5,
-) -> list[dict[str, Any]]:
-    """
-    Return the latest tries of each source and mapped task since a time, without those that were deferred.
-
-    :param count: Maximum number of tries of each.
-    :return: Mappings as in :func:`page_of_tries`, the latest start first; at most 1,000.
-    """
-    c = tries.c
-    latest_first = (c.started_at.desc(), c.token)
-    rank = sa.func.row_number().over(partition_by=(c.service, c.site_id, c.source, c.map_index), order_by=latest_first)
-    conditions = [
-        c.started_at >= since,
-        c.task_kind == task_kind,
-        OUTCOME.element != "deferred",
-        *_of_tries(site, site_id, None, dag_ids),
-    ]
-    ranked = sa.select(c.token, rank.label("rank")).where(*conditions).subquery()
-    query = sa.select(*_TRY_COLUMNS).join(ranked, ranked.c.token == c.token).where(ranked.c.rank <= count)
-    return dictionaries(connection, query.order_by(*latest_first).limit(1000))
-
-
 def tries_of(connection: sa.Connection, run: Mapping[str, Any], limit: int = 50) -> list[dict[str, Any]]:
     """
     Return the latest tries of a task instance, earliest first.
@@ -269,6 +264,24 @@ def tries_of(connection: sa.Connection, run: Mapping[str, Any], limit: int = 50)
     is_run = [c[name].is_not_distinct_from(value) for name, value in run.items()]
     query = sa.select(*_TRY_COLUMNS).where(*is_run).order_by(c.started_at.desc(), c.token).limit(limit)
     return dictionaries(connection, query)[::-1]
+
+
+def findings_of(
+    connection: sa.Connection, token: str, kind: str | None = None, *, limit: int = 25, offset: int = 0
+) -> tuple[dict[str, int], list[dict[str, Any]]]:
+    """
+    Return the findings of a try that the ledger has.
+
+    :param kind: Only those of this kind. Default: None, all.
+    :return: Their number by kind, and mappings with ``kind``, ``row``, ``key``, ``reason`` and ``document_ids``.
+    """
+    c = findings.c
+    kinds = sa.select(c.kind, sa.func.count()).where(c.token == token).group_by(c.kind).order_by(c.kind)
+    query = sa.select(c.kind, c.row, c.key, c.reason, c.document_ids).where(c.token == token).order_by(c.number)
+    if kind is not None:
+        query = query.where(c.kind == kind)
+    rows = dictionaries(connection, query.limit(limit).offset(offset))
+    return dict(row for row in connection.execute(kinds).all()), rows
 
 
 def tries_between(connection: sa.Connection, start: datetime, end: datetime) -> list[dict[str, Any]]:

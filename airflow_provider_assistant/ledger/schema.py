@@ -1,4 +1,4 @@
-"""The tables of the ledger: attempts, and the tries of tasks."""
+"""The tables of the ledger: attempts, the tries of tasks, and their findings."""
 
 from __future__ import annotations
 
@@ -186,6 +186,24 @@ tries = sa.Table(
     # Number of documents that the ledger had for the source when the try ended.
     sa.Column("documents", sa.Integer),
     sa.Column("seconds", sa.Float(53)),
+    # Path of the report of an evaluation.
+    sa.Column("report", Text),
+    sa.Index("assistant_tries_by_run", "dag_id", "run_id", "task_id"),
+)
+
+# The first findings of a try: rows that a person should look at.
+findings = sa.Table(
+    "assistant_findings",
+    metadata,
+    sa.Column("token", sa.String(32), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("kind", sa.String(32), nullable=False),
+    # The key of the row as readable text.
+    sa.Column("key", Text, nullable=False),
+    sa.Column("reason", Text, nullable=False),
+    # Number of the row in the source.
+    sa.Column("row", sa.BigInteger),
+    sa.Column("document_ids", sa.JSON, nullable=False),
 )
 
 
@@ -202,7 +220,18 @@ def _index(name: str, where: sa.ColumnElement[bool], *columns: sa.Column[Any]) -
 
 _c = attempts.c
 IS_UNRESOLVED = is_in(_c.state, UNRESOLVED)
+# Few attempts are the second one of their key, may have created more than one document, or have another status.
+IS_REPEATED = _c.number > sa.literal_column("1")
+MAY_BE_MORE = _c.ambiguous > sa.literal_column("0")
+IS_OPEN = sa.and_(
+    _c.kind == sa.literal_column("'chat'"), _c.state == sa.literal_column("'created'"), _c.ended.is_(None)
+)
+HAS_OTHER_STATUS = _c.status != sa.literal_column("'active'")
 _index("unresolved", IS_UNRESOLVED, _c.claimed_at)
+_index("repeated", IS_REPEATED, _c.number, _c.scope, _c.key)
+_index("doubled", MAY_BE_MORE, _c.ambiguous)
+_index("open", IS_OPEN, _c.claimed_at)
+_index("status", HAS_OTHER_STATUS, _c.claimed_at)
 _index("gone", _c.gone_at.is_not(None), _c.scope, _c.gone_at)
 # Chat requests and ratings are looked up by their request, documents by their id and their content. PostgreSQL's
 # B-tree index takes at most about 2,700 bytes, which the id of a service may exceed.

@@ -19,7 +19,15 @@ from airflow_provider_assistant.keys import hash_of
 from airflow_provider_assistant.ledger.database import transaction
 from airflow_provider_assistant.ledger.filters import Filter, condition_of
 from airflow_provider_assistant.ledger.queries import pruned_before
-from airflow_provider_assistant.ledger.schema import DOCUMENT_KINDS, UNRESOLVED, attempts, given, ledger_info, tries
+from airflow_provider_assistant.ledger.schema import (
+    DOCUMENT_KINDS,
+    UNRESOLVED,
+    attempts,
+    findings,
+    given,
+    ledger_info,
+    tries,
+)
 from airflow_provider_assistant.ledger.scopes import Scope, Site, site_of
 from airflow_provider_assistant.ledger.store import Ledger
 from airflow_provider_assistant.texts import counted
@@ -214,7 +222,7 @@ def _check_free(connection: sa.Connection, old_scope: str, target: Scope) -> Non
 
 def prune(ledger: Ledger, before: datetime, *, dry_run: bool = False) -> dict[str, int]:
     """
-    Delete old attempts and tries that are no longer needed, or only count them.
+    Delete old attempts, and old tries with their findings, that are no longer needed; or only count them.
 
     Documents on a site, ratings that were sent, and whatever may exist are kept regardless of age; an old rating
     keeps its key, so that it is not sent again, and loses its session and its request. The ledger remembers
@@ -239,6 +247,8 @@ def prune(ledger: Ledger, before: datetime, *, dry_run: bool = False) -> dict[st
         is_old_rating = sa.and_(_c.kind == "rating", _c.state == "created", _c.recorded_at < before)
         without_ids = {"session_id": "", "label": "", "remote_id": sa.literal("pruned-") + _c.key}
         connection.execute(sa.update(attempts).where(is_old_rating).values(without_ids))
+        old_tokens = sa.select(tries.c.token).where(is_old_try)
+        connection.execute(sa.delete(findings).where(findings.c.token.in_(old_tokens)))
         connection.execute(sa.delete(tries).where(is_old_try))
         recorded = pruned_before(connection)
         if recorded is None or recorded < before:

@@ -1,27 +1,53 @@
-"""Tries of tasks: when each ran, how it ended, and its counts."""
+"""Tries of tasks: when each ran, how it ended, its counts and its first findings."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 from airflow.providers.common.compat.sdk import TaskDeferred
 
 from airflow_provider_assistant.exceptions import AssistantLedgerError
 from airflow_provider_assistant.ledger.database import transaction
-from airflow_provider_assistant.ledger.schema import Kind, RunRef, tries
+from airflow_provider_assistant.ledger.schema import Kind, RunRef, findings, tries
 from airflow_provider_assistant.ledger.scopes import Site
 from airflow_provider_assistant.texts import shortened, storable
 
 # Characters of an error that are kept; the task's log has the whole text.
 ERROR_LENGTH = 2000
+# Number of findings of a try that are kept; its file has all of them.
+MOST_FINDINGS = 1000
 
 log = logging.getLogger(__name__)
+
+
+class FindingRow(Protocol):
+    """A row that a person should look at, as :class:`~airflow_provider_assistant.loading.findings.Finding` has it."""
+
+    @property
+    def kind(self) -> str:
+        """What is wrong, such as ``rejected``."""
+
+    @property
+    def key(self) -> str:
+        """Key of the row as readable text."""
+
+    @property
+    def reason(self) -> str:
+        """Why a person should look at it."""
+
+    @property
+    def row(self) -> int | None:
+        """Number of the row in the source."""
+
+    @property
+    def document_ids(self) -> Sequence[str]:
+        """Ids of the documents concerned."""
 
 
 @dataclass(slots=True)
@@ -31,6 +57,8 @@ class Try:
 
     :ivar counts: Counts of the try, as plain JSON types.
     :ivar findings: Path of its findings; None if there are none.
+    :ivar first_findings: The first of them, of which :data:`MOST_FINDINGS` are kept.
+    :ivar report: Path of the report of an evaluation.
     :ivar error: Error that makes the task fail although the ``with`` block does not raise it.
     :ivar documents: Number of documents that the ledger has for the source.
     :ivar needs_person: Whether the try left something that a person should look at, although it succeeded.
@@ -39,6 +67,8 @@ class Try:
     token: str
     counts: Mapping[str, Any] = field(default_factory=dict)
     findings: str | None = None
+    first_findings: Sequence[FindingRow] = ()
+    report: str | None = None
     error: BaseException | None = None
     documents: int | None = None
     needs_person: bool = False
@@ -113,11 +143,11 @@ def recorded(
             "counts": dict(this.counts),
             "findings": this.findings,
             "documents": this.documents,
+            "report": this.report,
             "seconds": (ended_at - started_at).total_seconds(),
         }
-        change = sa.update(tries).where(tries.c.token == token).values(end)
         try:
-            transaction(engine, lambda connection: connection.execute(change), writes=True)
+            transaction(engine, lambda connection: _end(connection, this, end), writes=True)
         except AssistantLedgerError as unrecorded:
             log.warning("The end of this try is not recorded; its counts are only in this log: %s", unrecorded)
 
@@ -130,6 +160,27 @@ def _begin(connection: sa.Connection, start: Mapping[str, Any], site: Site) -> l
     c = tries.c
     same_address = sa.and_(c.site_url == site.url, c.site_id == site.site_id, c.service != site.service)
     return list(connection.scalars(sa.select(c.service).where(same_address).distinct().order_by(c.service)))
+
+
+def _end(connection: sa.Connection, this: Try, end: Mapping[str, Any]) -> None:
+    """Write the end of a try and its first findings."""
+    connection.execute(sa.update(tries).where(tries.c.token == this.token).values(end))
+    # They exist if a commit succeeded but its answer was lost, so that the transaction is repeated.
+    connection.execute(sa.delete(findings).where(findings.c.token == this.token))
+    rows = [
+        {
+            "token": this.token,
+            "number": number,
+            "kind": finding.kind,
+            "key": finding.key,
+            "reason": shortened(finding.reason, ERROR_LENGTH),
+            "row": finding.row,
+            "document_ids": [storable(document_id) for document_id in finding.document_ids],
+        }
+        for number, finding in enumerate(this.first_findings[:MOST_FINDINGS])
+    ]
+    if rows:
+        connection.execute(sa.insert(findings), rows)
 
 
 def _text_of(error: BaseException | None) -> str | None:

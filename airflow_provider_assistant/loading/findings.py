@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self, TypeAlias
 
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantStorageError
 from airflow_provider_assistant.ledger.location import airflow_home
+from airflow_provider_assistant.ledger.tries import MOST_FINDINGS
 from airflow_provider_assistant.storage.opening import StoragePath, usable_path
 from airflow_provider_assistant.storage.private import make_folder, open_to_write
 from airflow_provider_assistant.texts import counted, escaped, shortened, storable
@@ -70,11 +71,13 @@ class FindingsFile:
     :param dag_id: The DAG of the task, for the file's metadata: pages show the file only as one of this DAG. Default:
         empty, no task.
     :ivar first: The first findings of each kind.
+    :ivar head: The first findings, of which the ledger keeps so many.
     """
 
     def __init__(self, path: StoragePath | None, *, always: bool = True, dag_id: str = "") -> None:
         self.path = path
         self.first: list[Finding] = []
+        self.head: list[Finding] = []
         self._dag_id = dag_id
         self._always = always
         self._counts: Counter[Kind] = Counter()
@@ -99,6 +102,8 @@ class FindingsFile:
         self._counts[finding.kind] += 1
         if self._counts[finding.kind] <= LOGGED:
             self.first.append(finding)
+        if len(self.head) < MOST_FINDINGS:
+            self.head.append(finding)
         self._waiting.append(finding)
         if len(self._waiting) >= FLUSH:
             self._flush()
@@ -200,6 +205,15 @@ def read_findings(path: StoragePath) -> list[dict[str, Any]]:
             f"{str(path)!r} is not a findings file or cannot be read: {error}", field="file"
         ) from error
     return list(table.to_pylist())
+
+
+def first_findings(path: StoragePath) -> list[Finding]:
+    """Return the first rows of a file of findings, of which the ledger keeps so many."""
+    import pyarrow.parquet as pq
+
+    with path.open("rb") as file:
+        batches = pq.ParquetFile(file).iter_batches(batch_size=MOST_FINDINGS)
+        return [Finding(**row) for row in next(batches).to_pylist()]
 
 
 def findings_folder() -> StoragePath:

@@ -57,6 +57,7 @@ def opened_load(job: LoadJob, scope: Scope, source: str, run: RunRef, findings: 
         finally:
             this_try.counts = load.counts.as_dict()
             this_try.findings = findings.listed
+            this_try.first_findings = findings.head
             this_try.needs_person = load.counts.need_person
             this_try.documents = load.documents
 

@@ -20,6 +20,8 @@ from airflow_provider_assistant.retry_policy import AssistantRetryPolicy
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
 
+    from airflow_provider_assistant.ledger import Site, Try
+
 
 class AssistantBaseOperator(BaseOperator):
     """Base of all operators. ``execute`` returns a dict, which goes to XCom and to the events of outlet assets."""
@@ -28,6 +30,8 @@ class AssistantBaseOperator(BaseOperator):
 
     # The data that this run wrote, for lineage and links.
     lineage_outputs: tuple[LineageDataset, ...] = ()
+    # The try that runs, for the ledger.
+    this_try: Try | None = None
 
     def __init__(self, **kwargs: Any) -> None:
         # Makes task.output["request_id"] return that item of the result.
@@ -63,6 +67,14 @@ class AssistantBaseOperator(BaseOperator):
         """
         return operator_lineage(self.lineage_inputs() if self.lineage_outputs else (), self.lineage_outputs)
 
+    def site_of_try(self) -> Site | None:
+        """Return the site for the record of this try; None if it has none."""
+        return None
+
+    def source_of_try(self, context: Context) -> str | None:  # noqa: ARG002
+        """Return the source for the record of this try. Default: None, the task."""
+        return None
+
     def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
         """Return what the task was doing, for the error with which it fails."""
         return FailureContext(f"task {self.task_id!r}")
@@ -97,6 +109,10 @@ class AssistantOperator(AssistantBaseOperator):
     def hook(self) -> AssistantHook:
         """Hook of the task's connection, tenant and site."""
         return AssistantHook(self.assistant_conn_id, tenant_id=self.tenant_id, site_id=self.site_id)
+
+    def site_of_try(self) -> Site | None:
+        """Return the site of the task."""
+        return self.hook.site()
 
     def asset_uri(self, kind: AssetKind, site_id: str | None = None) -> str:
         """Return the URI of a part of the site, see :func:`airflow_provider_assistant.assets.assistant_asset`."""

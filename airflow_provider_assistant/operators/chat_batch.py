@@ -24,6 +24,7 @@ from airflow_provider_assistant.operators.datasets import publish_run
 from airflow_provider_assistant.operators.links import AssistantDataLink
 from airflow_provider_assistant.operators.runs import check_own_path, warn_of_findings
 from airflow_provider_assistant.operators.source import AssistantSourceOperator
+from airflow_provider_assistant.operators.tries import note_result, recorded_as
 from airflow_provider_assistant.storage.opening import object_storage_path, writable_file
 from airflow_provider_assistant.texts import counted
 from airflow_provider_assistant.triggers import events
@@ -141,6 +142,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         check_given(self)
 
     @explained
+    @recorded_as("chat_batch")
     def execute(self, context: Context) -> dict[str, Any]:
         """
         Submit the questions, wait for the answers, and write the file.
@@ -167,6 +169,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         return self._ask(context)
 
     @explained
+    @recorded_as("chat_batch")
     def execute_complete(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """
         Write the answers after a deferral.
@@ -310,6 +313,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
             publish_run(self, context, rows, self.lake_path, datasets.ANSWERS)
         result = {**counts, "site_id": self.hook.resolve_site_id(), "output_path": self.output_path}
         self._result = result
+        note_result(self, result)
         metrics.questions({status: result[status] for status in STATUSES})
         self.log.info("Site %r, %s: %s.", result["site_id"], counted(result["rows"], "question"), batch_summary(result))
         reason = reason_of_stop(table)

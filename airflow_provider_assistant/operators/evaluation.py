@@ -30,7 +30,7 @@ from airflow_provider_assistant.hooks.task_parameters import (
     naming_task,
 )
 from airflow_provider_assistant.lake import datasets
-from airflow_provider_assistant.ledger import RunRef
+from airflow_provider_assistant.ledger import RunRef, Site
 from airflow_provider_assistant.names import task_name
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.observability.lineage import LineageDataset, table_at
@@ -39,6 +39,7 @@ from airflow_provider_assistant.operators.datasets import publish_run
 from airflow_provider_assistant.operators.links import AssistantReportLink
 from airflow_provider_assistant.operators.runs import instance_suffix
 from airflow_provider_assistant.operators.source import UntemplatedField, files_in
+from airflow_provider_assistant.operators.tries import note_result, recorded_as
 from airflow_provider_assistant.storage.opening import storage_path
 from airflow_provider_assistant.tables import Columns, read_rows
 from airflow_provider_assistant.tables.whole import table_of
@@ -174,6 +175,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
             self._check_arguments()
 
     @explained
+    @recorded_as("evaluation")
     def execute(self, context: Context) -> dict[str, Any]:
         """
         Evaluate the answers and write scores, summary and report.
@@ -228,6 +230,15 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         self.report = folder.report
         lake_file = self._publish(context, evaluation) if self.lake_path else None
         return self._finish(context, evaluation, lake_file)
+
+    def site_of_try(self) -> Site:
+        """Return the site that answered."""
+        site = self._site()
+        return Site(site.get("service") or "", site.get("site_id") or "")
+
+    def source_of_try(self, context: Context) -> str:
+        """Return the name of the evaluation."""
+        return self._name(context)
 
     def on_kill(self) -> None:
         """Stop asking the judges. The next try continues with the answers that have no verdict yet."""
@@ -337,6 +348,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         shown = {name: result[name] for name in ("means", "coverage", "pass_rate")}
         metrics.evaluation(summary.name, summary.gate.verdict, **shown)
         self.lineage_outputs = (table_at(result["scores_path"], evaluation.table), *self.lineage_outputs)
+        note_result(self, result)
         returned = self.emit_asset_events(context, result)
         if summary.gate.verdict != "failed" or self.on_fail == "report":
             return returned

@@ -22,6 +22,7 @@ from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.loading.findings import Finding, FindingsFile
 from airflow_provider_assistant.operators.message import AssistantLedgerOperator
 from airflow_provider_assistant.operators.runs import findings_file, warn_of_findings
+from airflow_provider_assistant.operators.tries import note_result, recorded_as
 from airflow_provider_assistant.sending.batch import Batch
 from airflow_provider_assistant.storage.opening import storage_path
 from airflow_provider_assistant.texts import counted
@@ -78,6 +79,7 @@ class AssistantRateAnswersOperator(AssistantLedgerOperator):
         check_given(self)
 
     @explained
+    @recorded_as("rating")
     def execute(self, context: Context) -> dict[str, Any]:
         """
         Send the ratings that were not sent before.
@@ -121,9 +123,11 @@ class AssistantRateAnswersOperator(AssistantLedgerOperator):
                 for finding in filter(None, map(counts.add, batch.results)):
                     findings.add(finding)
                 self.log.info("Site %r: %s.", site_id, counts)
+            result = {**counts.as_dict(), "site_id": site_id, "findings": findings.listed}
+            note_result(self, result)
             _raise_failure(batch, counts, findings.listed)
         warn_of_findings(findings.listed, findings.count)
-        return self.emit_asset_events(context, {**counts.as_dict(), "site_id": site_id, "findings": findings.listed})
+        return self.emit_asset_events(context, result)
 
     def written_assets(self) -> Sequence[str]:
         """Return the URI of the site's feedback, which has no name in lineage."""

@@ -13,6 +13,7 @@ from airflow_provider_assistant.hooks.task_parameters import check_given, check_
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.settle import prune
 from airflow_provider_assistant.operators.base import AssistantBaseOperator
+from airflow_provider_assistant.operators.tries import recorded_as
 
 
 class AssistantRetentionOperator(AssistantBaseOperator):
@@ -51,6 +52,7 @@ class AssistantRetentionOperator(AssistantBaseOperator):
         check_given(self)
 
     @explained
+    @recorded_as("retention")
     def execute(self, context: Context) -> dict[str, Any]:
         """
         Delete what is old.

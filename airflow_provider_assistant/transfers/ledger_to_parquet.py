@@ -25,6 +25,7 @@ from airflow_provider_assistant.ledger.queries import (
     tries_between,
 )
 from airflow_provider_assistant.operators.runs import start_of_day, zone_of_run
+from airflow_provider_assistant.operators.tries import recorded_as
 from airflow_provider_assistant.texts import counted
 from airflow_provider_assistant.transfers.base import NAMED_DAYS, ONE_DAY, ExportOperator, days_between, listed_days
 
@@ -64,6 +65,7 @@ class LedgerExportOperator(ExportOperator):
         """
 
     @explained
+    @recorded_as("export")
     def execute(self, context: Context) -> dict[str, Any]:
         """
         Write the partitions.

@@ -9,6 +9,7 @@ from airflow.providers.common.compat.sdk import Context
 from airflow_provider_assistant.failures import explained
 from airflow_provider_assistant.hooks.task_parameters import check_rendered
 from airflow_provider_assistant.lake.datasets import LIMITS
+from airflow_provider_assistant.operators.tries import recorded_as
 from airflow_provider_assistant.transfers.replies import ReplyExportOperator
 
 
@@ -26,6 +27,7 @@ class AssistantLimitsToParquetOperator(ReplyExportOperator):
     """
 
     @explained
+    @recorded_as("export")
     def execute(self, context: Context) -> dict[str, Any]:
         """
         Read the limits and write the partition.

@@ -15,6 +15,7 @@ from airflow_provider_assistant.hooks.task_parameters import check_given, check_
 from airflow_provider_assistant.lake.datasets import dataset_of
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.operators.base import AssistantBaseOperator
+from airflow_provider_assistant.operators.tries import recorded_as
 from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
             )
 
     @explained
+    @recorded_as("warehouse")
     def execute(self, context: Context) -> dict[str, Any]:
         """
         Load the days and create the views.

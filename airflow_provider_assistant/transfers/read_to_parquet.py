@@ -15,6 +15,7 @@ from airflow_provider_assistant.failures import explained
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.lake.datasets import DATASETS, Dataset, dataset_of
 from airflow_provider_assistant.lake.warehouse import views
+from airflow_provider_assistant.operators.tries import recorded_as
 from airflow_provider_assistant.transfers.replies import ReplyExportOperator
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class AssistantReadToParquetOperator(ReplyExportOperator):
         check_given(self)
 
     @explained
+    @recorded_as("export")
     def execute(self, context: Context) -> dict[str, Any]:
         """
         Read the route and write the partition.

@@ -12,6 +12,7 @@ from airflow_provider_assistant.hooks.task_parameters import check_rendered
 from airflow_provider_assistant.lake.datasets import STATISTICS, STATISTICS_RAW
 from airflow_provider_assistant.lake.rows import rows_table
 from airflow_provider_assistant.observability.lineage import LineageDataset
+from airflow_provider_assistant.operators.tries import recorded_as
 from airflow_provider_assistant.transfers.replies import ReplyExportOperator
 
 
@@ -31,6 +32,7 @@ class AssistantStatisticsToParquetOperator(ReplyExportOperator):
     """
 
     @explained
+    @recorded_as("export")
     def execute(self, context: Context) -> dict[str, Any]:
         """
         Read the statistics and write the partitions.

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Awaitable, Callable
 from importlib.resources import files
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import APIRouter, Depends, FastAPI, Header, HTTPException, Response
+from fastapi import APIRouter, Depends, FastAPI, Header, HTTPException, Request, Response
 
-from airflow_provider_assistant.ui import page, reports, settle, tasks
+from airflow_provider_assistant.ui import report, routes, settle
 from airflow_provider_assistant.ui.access import may_see_pages
 
 # Headers of every reply that sets no others. Replies are data for scripts: nothing in them may be run or framed.
@@ -52,30 +53,17 @@ def static_file(name: str, if_none_match: Annotated[str | None, Header()] = None
     return Response(content, media_type=content_type, headers=headers)
 
 
-class SecurityHeaders:
-    """Add :data:`HEADERS` to every reply."""
-
-    def __init__(self, app: Any) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Handle a request."""
-
-        async def send_with_headers(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                headers = list(message["headers"])
-                existing_names = {name.lower() for name, _value in headers}
-                for header, value in HEADERS.items():
-                    name = header.lower().encode()
-                    if name not in existing_names:
-                        headers.append((name, value.encode()))
-                message["headers"] = headers
-            await send(message)
-
-        await self._app(scope, receive, send_with_headers)
-
-
 app = FastAPI(title="Assistant", docs_url=None, redoc_url=None, openapi_url=None)
-app.add_middleware(SecurityHeaders)
-for _router in (static, reports.router, page.router, tasks.router, settle.router):
+
+
+@app.middleware("http")
+async def add_security_headers(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+    """Add :data:`HEADERS` to a reply."""
+    reply = await call_next(request)
+    for name, value in HEADERS.items():
+        reply.headers.setdefault(name, value)
+    return reply
+
+
+for _router in (static, report.router, routes.router, routes.task_router, settle.router):
     app.include_router(_router)

@@ -15,7 +15,7 @@ from airflow_provider_assistant.ledger import ledger_conn_id
 from airflow_provider_assistant.ledger.location import airflow_home, engine_at
 from airflow_provider_assistant.ledger.schema import ledger_info
 from airflow_provider_assistant.ledger.store import VERSION
-from airflow_provider_assistant.ui.models import Problem, UnavailableError
+from airflow_provider_assistant.ui.models import UnavailableError
 
 T = TypeVar("T")
 
@@ -30,40 +30,31 @@ SET_LEDGER = (
 )
 
 
-def read(query: Callable[[sa.Connection], T]) -> tuple[T | None, Problem | None]:
-    """Return the result of a query, or the problem if the ledger cannot be read."""
+def read(query: Callable[[sa.Connection], T]) -> tuple[T | None, str | None]:
+    """
+    Return the result of a query, or why the ledger cannot be read.
+
+    The ledger's tables are neither created nor changed.
+    """
+    name = _name()
     try:
-        with reading() as connection:
+        with opened_engine() as engine, engine.connect() as connection:
+            if connection.dialect.name == "postgresql":
+                connection.exec_driver_sql(f"SET LOCAL statement_timeout = {STATEMENT_MS}")
+            _check_version(connection, name)
             return query(connection), None
     except UnavailableError as error:
-        return None, error.problem
-
-
-@contextlib.contextmanager
-def reading() -> Iterator[sa.Connection]:
-    """
-    Return a connection to the ledger, without creating or changing its tables.
-
-    :raises UnavailableError: The ledger cannot be read.
-    """
-    with opened_engine() as engine:
-        name = _name()
-        try:
-            with engine.connect() as connection:
-                if connection.dialect.name == "postgresql":
-                    connection.exec_driver_sql(f"SET LOCAL statement_timeout = {STATEMENT_MS}")
-                _check_version(connection, name)
-                yield connection
-        except AssistantLedgerError as error:
-            raise UnavailableError("ledger_unreachable", f"The ledger cannot be read: {error}") from error
-        except sa.exc.SQLAlchemyError as error:
-            cause = type(getattr(error, "orig", None) or error).__name__
-            log.warning("The ledger %s cannot be read: %s", name, cause)
-            raise UnavailableError(
-                "ledger_unreachable",
-                f"The database of the ledger {name} cannot be read from this API server ({cause}). Check that it runs, "
-                "and that the API server can reach it.",
-            ) from error
+        return None, str(error)
+    except AssistantLedgerError as error:
+        return None, f"The ledger cannot be read: {error}"
+    except sa.exc.SQLAlchemyError as error:
+        # Messages may contain parts of the connection.
+        cause = type(getattr(error, "orig", None) or error).__name__
+        log.warning("The ledger %s cannot be read: %s", name, cause)
+        return None, (
+            f"The database of the ledger {name} cannot be read from this API server ({cause}). Check that it runs, "
+            "and that the API server can reach it."
+        )
 
 
 @contextlib.contextmanager
@@ -77,9 +68,8 @@ def opened_engine() -> Iterator[sa.Engine]:
     name = _name()
     if not conn_id and not (airflow_home() / DEFAULT_FILE).is_file():
         raise UnavailableError(
-            "no_ledger",
             f"This API server has no ledger: {DEFAULT_FILE} does not exist in its AIRFLOW_HOME. If no task of this "
-            f"package has run yet, run one. If tasks run on other machines: {SET_LEDGER}",
+            f"package has run yet, run one. If tasks run on other machines: {SET_LEDGER}"
         )
     try:
         engine = engine_at(conn_id)
@@ -87,14 +77,10 @@ def opened_engine() -> Iterator[sa.Engine]:
         # Providers raise any exception. Messages may contain parts of the connection.
         cause = type(error.__cause__ or error).__name__
         log.warning("The ledger %s cannot be opened: %s", name, cause)
-        raise UnavailableError(
-            "no_ledger", f"This API server cannot open the ledger {name} ({cause}). {SET_LEDGER}"
-        ) from error
+        raise UnavailableError(f"This API server cannot open the ledger {name} ({cause}). {SET_LEDGER}") from error
     # Connecting would create an empty file.
     if engine.dialect.name == "sqlite" and not Path(engine.url.database or "").is_file():
-        raise UnavailableError(
-            "no_ledger", f"The file of the ledger {name} does not exist on this API server. {SET_LEDGER}"
-        )
+        raise UnavailableError(f"The file of the ledger {name} does not exist on this API server. {SET_LEDGER}")
     sa.event.listen(engine, "do_connect", _limit_connect)
     try:
         yield engine
@@ -116,10 +102,9 @@ def _check_version(connection: sa.Connection, name: str) -> None:
     if sa.inspect(connection).has_table(ledger_info.name):
         version = connection.scalar(sa.select(sa.func.max(ledger_info.c.version)))
     if version is None:
-        raise UnavailableError("ledger_empty", f"The ledger {name} is empty: no task has used it yet. Run a load.")
+        raise UnavailableError(f"The ledger {name} is empty: no task has used it yet. Run a load.")
     if version != VERSION:
         raise UnavailableError(
-            "ledger_version",
             f"The ledger {name} was written by another version of airflow-provider-assistant. Install the same version "
-            "on the API server and the workers, and run a task that uses it.",
+            "on the API server and the workers, and run a task that uses it."
         )

@@ -1,22 +1,24 @@
-"""What the page gets from the API server about the ledger; see also ``task_models`` and ``trend_models``."""
+"""What the pages get from the API server."""
 
 from __future__ import annotations
 
 from datetime import date, datetime
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from airflow_provider_assistant.ledger import Kind, State
 from airflow_provider_assistant.ledger.settle import Settled
 from airflow_provider_assistant.texts import storable
 
-LoadOutcome: TypeAlias = Literal["succeeded", "succeeded with findings", "failed", "deferred", "running", "unfinished"]
+TaskKind: TypeAlias = Literal["load", "chat_batch", "rating", "evaluation", "export", "warehouse", "retention"]
+RecordedOutcome: TypeAlias = Literal["succeeded", "succeeded with findings", "failed", "deferred", "unfinished"]
+Outcome: TypeAlias = RecordedOutcome | Literal["running"]
 ListName: TypeAlias = Literal["unresolved", "doubled", "superseded", "stale", "draft", "open"]
-Verdict: TypeAlias = Literal["passed", "failed", "none"]
-ProblemCode: TypeAlias = Literal[
-    "no_ledger", "ledger_unreachable", "ledger_empty", "ledger_version", "no_lake", "lake_unreadable", "unreadable"
-]
+# Scope, key and number of an attempt.
+AttemptId: TypeAlias = tuple[str, str, int]
+# Maximum number of items that one settle request may name.
+MOST_SETTLED = 500
 
 
 class Model(BaseModel):
@@ -35,43 +37,12 @@ class Model(BaseModel):
         return value
 
 
-M = TypeVar("M", bound=Model)
-
-
-def model_of(model: type[M], **values: Any) -> M | None:
-    """
-    Return a model of values of unknown origin, or None if they have other types.
-
-    :param model: Its class.
-    """
-    try:
-        return model(**values)
-    except ValidationError:
-        return None
-
-
-class Problem(Model):
-    """
-    Why a part of a page has no data.
-
-    :param code: For tests and styles.
-    :param text: A sentence for the user: what is missing, and which setting to change.
-    """
-
-    code: ProblemCode
-    text: str
-
-
 class UnavailableError(Exception):
     """
-    The ledger or the lake cannot be read.
+    The ledger cannot be read, or a report.
 
-    :param text: A sentence for the user.
+    :param text: A sentence for the user: what is missing, and which setting to change.
     """
-
-    def __init__(self, code: ProblemCode, text: str) -> None:
-        super().__init__(text)
-        self.problem = Problem(code=code, text=text)
 
 
 class Task(Model):
@@ -94,7 +65,7 @@ class Site(Model):
     """
     A site in the ledger.
 
-    :param sources: Latest load first; at most 50.
+    :param sources: Names of its loads and evaluations, and of its other tasks; at most 50, the latest try first.
     """
 
     site_id: str
@@ -104,68 +75,50 @@ class Site(Model):
 
 class Context(Model):
     """
-    What a page needs before everything else.
+    What the page needs before everything else.
 
-    :param version: Version of this package.
     :param now: The API server's time. Ages are relative to it.
-    :param sites: Sites of the ledger; at most 200.
     :param problem: Why the ledger cannot be read, or None.
+    :param sites: Sites of the ledger; at most 200.
     :param may_settle: Whether the user may settle the entries of at least one DAG.
     """
 
     version: str
     now: datetime
+    problem: str | None
     sites: list[Site]
-    problem: Problem | None
     may_settle: bool
 
 
-class Counts(Model):
+class Try(Model):
     """
-    Rows of a load by outcome. ``rows`` is the sum of the next six; the others are notes on them.
-
-    All are None if the load ended before counting. ``stale`` is also None if the load did not look for stale rows.
-    """
-
-    model_config = ConfigDict(extra="ignore")
-
-    rows: int | None = None
-    created: int | None = None
-    unchanged: int | None = None
-    skipped: int | None = None
-    rejected: int | None = None
-    ambiguous: int | None = None
-    failed: int | None = None
-    drafts: int | None = None
-    changed: int | None = None
-    possibly_duplicated: int | None = None
-    stale: int | None = None
-    left_out: int | None = None
-    requests: int | None = None
-    throttled: int | None = None
-
-
-class Load(Model):
-    """
-    One try of a load.
+    A try of a task.
 
     :param token: Identifies the try.
     :param outcome: ``succeeded with findings`` if it left something that a person should look at; ``running`` if
         Airflow says that its task is running; ``unfinished`` if the try has no end and its task is not running: it was
         killed.
-    :param kind: Kind of document.
+    :param site_id: Empty if the task has no site.
+    :param kind: Kind of the documents of a load.
+    :param counts: What the task returned, without paths of findings and report; empty if it ended before.
+    :param findings: Path of the findings.
+    :param report: Path of the report below Airflow's base URL.
     :param seconds: Duration in seconds.
     :param error: At most 2,000 characters.
     """
 
     token: str
+    task_kind: str
     started_at: datetime
     ended_at: datetime | None
-    outcome: LoadOutcome
+    outcome: Outcome
+    service: str
     site_id: str
     kind: Kind | None
     source: str
-    counts: Counts
+    counts: dict[str, Any]
+    findings: str | None
+    report: str | None
     seconds: float | None
     error: str | None
     task: Task
@@ -175,80 +128,24 @@ class Paged(Model):
     """
     Position of a page of rows.
 
+    :param problem: Why the ledger cannot be read, or None.
     :param total: Number of rows that match, counted up to 10,000.
     :param is_capped: Whether there are more than ``total``.
     :param limit: Rows per page, 1 to 100.
     :param offset: Number of rows before this page, 0 to 10,000.
     """
 
+    problem: str | None
     total: int
     is_capped: bool
     limit: int
     offset: int
 
 
-class Loads(Paged):
-    """Tries of loads, latest start first."""
+class Tries(Paged):
+    """Tries of tasks, the latest start first."""
 
-    problem: Problem | None
-    rows: list[Load]
-
-
-class SourceState(Model):
-    """
-    The latest try of a source, without tries that were deferred.
-
-    :param due: Whether its run is older than twice the longest time between the last runs, of which there are at least
-        three: the load may not run any more.
-    :param failed_since: The last task instance of the same task that failed after the load began, without a load of its
-        own: upstream tasks failed, or it failed before it opened the ledger. None if there is none.
-    """
-
-    load: Load
-    due: bool
-    failed_since: Task | None = None
-
-
-class Gate(Model):
-    """
-    The verdict of an evaluation.
-
-    :param before: Pass rate of the evaluation before; None if there is none.
-    :param worse: Scorers whose whole 95 % interval of the difference to the baseline is on the bad side of zero.
-    :param report: Path of the report below Airflow's base URL, such as ``/assistant/reports/…``.
-    """
-
-    name: str
-    verdict: Verdict
-    at: datetime | None
-    pass_rate: float | None
-    before: float | None
-    worse: list[str]
-    report: str | None
-    task: Task
-
-
-class Summary(Model):
-    """
-    The answers at the top of the page.
-
-    :param problem: Why the ledger cannot be read; what comes from the ledger is then None or empty.
-    :param sources: Those that need attention first; at most 50.
-    :param created_day: Documents that were created by loads of the last 24 hours.
-    :param lists: Number of entries by list, each counted up to 10,000.
-    :param unresolved_since: Time of the oldest entry whose outcome is not known.
-    :param gates: Last evaluation of each name, failed ones first; at most 20.
-    :param lake_problem: Why there are no evaluations, or None.
-    """
-
-    now: datetime
-    problem: Problem | None
-    sources: list[SourceState]
-    created_day: int | None
-    lists: dict[ListName, int]
-    unresolved_since: datetime | None
-    gates: list[Gate]
-    lake_problem: Problem | None
+    rows: list[Try]
 
 
 class DocumentsDay(Model):
@@ -261,7 +158,7 @@ class DocumentsDay(Model):
 class Documents(Model):
     """Documents over time, earliest first."""
 
-    problem: Problem | None
+    problem: str | None
     days: list[DocumentsDay]
 
 
@@ -269,20 +166,19 @@ class Entry(Model):
     """
     An entry of the ledger that a person should look at.
 
-    :param id: Identifies the entry for settling; opaque.
     :param label: Key of the row as readable text; the session for single chat requests and ratings.
     :param document_id: Id of the document or chat request; None if the service returned none.
     :param status: Word of the service for a document.
     :param claimed_at: When it was sent.
-    :param age_seconds: Seconds since then.
     :param gone_at: When a load found that the row is gone from its source.
     :param is_alive: Whether a task may be sending it right now; it cannot be settled then.
     :param is_batch: Whether it is a question of a chat batch.
-    :param outcomes: What it can be settled as.
+    :param outcomes: What the user may settle it as.
     """
 
-    id: str
+    id: AttemptId
     kind: Kind
+    service: str
     site_id: str
     source: str
     label: str
@@ -292,17 +188,99 @@ class Entry(Model):
     document_id: str | None
     status: str | None
     claimed_at: datetime
-    age_seconds: float
     gone_at: datetime | None
     is_alive: bool
     is_batch: bool
-    may_settle: bool
     outcomes: list[Settled]
     task: Task
 
 
 class Entries(Paged):
-    """Entries of a list, the latest claim first."""
+    """
+    Entries of a list, the latest claim first; at most 1,000.
 
-    problem: Problem | None
+    :param which: The list: the first one with entries, if the request names none.
+    :param lists: Number of entries of all lists, each counted up to 1,000.
+    """
+
+    which: ListName
+    lists: dict[ListName, int]
     rows: list[Entry]
+
+
+class TaskReply(Model):
+    """
+    What a task instance did.
+
+    :param operator: Class of its operator; None if Airflow does not know the task instance, or it has not run.
+    :param is_mapped: Whether the task is mapped and the request names no index: the page of one mapped task instance
+        has the data.
+    :param tries: Its tries, earliest first; at most 50.
+    """
+
+    problem: str | None
+    operator: str | None
+    state: str | None
+    is_mapped: bool
+    tries: list[Try]
+
+
+class Finding(Model):
+    """
+    A row that a person should look at.
+
+    :param row: Number of the row in the source, from 1; None if it is no longer in the source.
+    """
+
+    kind: str
+    row: int | None
+    key: str
+    reason: str
+    document_ids: list[str]
+
+
+class Findings(Paged):
+    """
+    Findings of the latest try of a task, in the order of its file, of which the ledger has the first 1,000.
+
+    :param kinds: Number of findings by kind.
+    """
+
+    kinds: dict[str, int]
+    rows: list[Finding]
+
+
+class SettleRequest(Model):
+    """
+    Entries to settle, in one request because URLs are logged: by ``ids`` or ``document_ids``.
+
+    :param outcome: ``created`` or ``not-created`` for entries whose outcome is not known, ``removed`` for documents.
+    :param ids: ``id`` of entries.
+    :param document_ids: Ids of documents that were removed. They need the site.
+    :param confirmation: What the preview replied. Another list is refused with status 409.
+    """
+
+    outcome: Settled
+    ids: list[AttemptId] = Field(default_factory=list, max_length=MOST_SETTLED)
+    document_ids: list[str] = Field(default_factory=list, max_length=MOST_SETTLED)
+    service: str | None = None
+    site_id: str | None = None
+    confirmation: str | None = None
+
+
+class SettleReply(Model):
+    """
+    Result of settling, or its preview.
+
+    :param settled: Number of entries that were, or would be, settled.
+    :param text: What happens, the consequence for the next load, and what stays as it is and why.
+    :param labels: Readable keys of the first ones.
+    :param sites: Their sites.
+    :param confirmation: Identifies the list that the preview is about.
+    """
+
+    settled: int
+    text: str
+    labels: list[str] = Field(default_factory=list)
+    sites: list[str] = Field(default_factory=list)
+    confirmation: str | None = None

@@ -4,37 +4,35 @@ from __future__ import annotations
 
 import asyncio
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
 from airflow_provider_assistant import __version__
 from airflow_provider_assistant.operators.links import PAGES, TASK_TAB, base_path
 
-if TYPE_CHECKING:
-    from airflow_provider_assistant.ui.task_models import TaskKind
-
 # Label in the UI. Airflow also uses it as the name of a global variable, which holds the component to render.
 PAGE = "Assistant"
 # An absolute path: Airflow 3.1 imports it as it is. All pages share one module, because a browser evaluates a module
 # once per URL. The version makes browsers load the module of a new release.
 BUNDLE = f"{base_path()}{PAGES}/static/assistant.mjs?v={__version__}"
-# Kinds of tasks by their operators, whose task instances have a tab. Airflow before 3.4 shows the tab for every task.
-KINDS: dict[str, TaskKind] = {
-    "AssistantLoadQAOperator": "load",
-    "AssistantLoadTextOperator": "load",
-    "AssistantUploadFilesOperator": "load",
-    "AssistantChatBatchOperator": "chat_batch",
-    "AssistantEvaluateOperator": "evaluation",
-    "AssistantRateAnswersOperator": "ratings",
-    "AssistantStatisticsToParquetOperator": "export",
-    "AssistantLimitsToParquetOperator": "export",
-    "AssistantReadToParquetOperator": "export",
-    "AssistantFeedbackToParquetOperator": "export",
-    "AssistantRequestsToParquetOperator": "export",
-    "AssistantLoadsToParquetOperator": "export",
-    "AssistantParquetToWarehouseOperator": "export",
-}
+# Operators whose task instances have a tab. Airflow before 3.4 shows the tab for every task.
+OPERATORS = [
+    "AssistantLoadQAOperator",
+    "AssistantLoadTextOperator",
+    "AssistantUploadFilesOperator",
+    "AssistantChatBatchOperator",
+    "AssistantEvaluateOperator",
+    "AssistantRateAnswersOperator",
+    "AssistantStatisticsToParquetOperator",
+    "AssistantLimitsToParquetOperator",
+    "AssistantReadToParquetOperator",
+    "AssistantFeedbackToParquetOperator",
+    "AssistantRequestsToParquetOperator",
+    "AssistantLoadsToParquetOperator",
+    "AssistantParquetToWarehouseOperator",
+    "AssistantRetentionOperator",
+]
 
 
 async def pages(scope: Any, receive: Any, send: Any) -> None:
@@ -66,6 +64,6 @@ class AssistantPlugin(AirflowPlugin):
             "bundle_url": BUNDLE,
             "destination": "task_instance",
             "url_route": TASK_TAB,
-            "applies_to": {"operator": list(KINDS)},
+            "applies_to": {"operator": OPERATORS},
         },
     ]

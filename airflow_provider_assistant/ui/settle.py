@@ -8,17 +8,14 @@ from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Depends, HTTPException
 
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantLedgerError, sentence
-from airflow_provider_assistant.ledger import Filter, Ledger, queries
+from airflow_provider_assistant.ledger import Filter, Ledger, Site, queries
 from airflow_provider_assistant.ledger.settle import NOT_ALLOWED, Report, Settled
 from airflow_provider_assistant.ledger.settle import settle as settle_entries
 from airflow_provider_assistant.texts import counted
 from airflow_provider_assistant.ui.access import Rights, RightsDep, may_see_pages
 from airflow_provider_assistant.ui.audit import write_audit_log
-from airflow_provider_assistant.ui.ids import parse_id
 from airflow_provider_assistant.ui.ledger import opened_engine
-from airflow_provider_assistant.ui.models import UnavailableError
-from airflow_provider_assistant.ui.selected import SelectedSite
-from airflow_provider_assistant.ui.task_models import SettleReply, SettleRequest
+from airflow_provider_assistant.ui.models import SettleReply, SettleRequest, UnavailableError
 
 router = APIRouter(prefix="/api/settle", dependencies=[Depends(may_see_pages)])
 
@@ -53,16 +50,15 @@ def _settle(request: SettleRequest, rights: Rights, user: str | None) -> SettleR
     Settle entries, or return what it would do.
 
     :param user: Name of the user who has confirmed it; None for a preview.
-    :raises HTTPException: 403 if the user may not change the DAG of an entry that the request names; 409 if the list is
-        another one than the confirmed one; 422 for an invalid request. Nothing was changed.
+    :raises HTTPException: 403 if the user may not change the DAG of an entry; 409 if the list is another one than the
+        confirmed one; 422 for an invalid request. Nothing was changed.
     """
-    selected = _selected(request, rights)
+    selected = _selected(request)
     try:
         with opened_engine() as engine, Ledger(engine, warn_if_new=False) as ledger:
             report = settle_entries(ledger, selected, request.outcome, may_change=rights.may_settle)
             missing = _missing(ledger, request, selected, report)
-            # A list also has entries that the user may not settle. Entries that are named must all be allowed.
-            if report.kept[NOT_ALLOWED] and request.matching is None:
+            if report.kept[NOT_ALLOWED]:
                 raise HTTPException(403, "Forbidden")
             if user is not None:
                 report = settle_entries(
@@ -75,11 +71,10 @@ def _settle(request: SettleRequest, rights: Rights, user: str | None) -> SettleR
     except AssistantInputError as error:
         raise HTTPException(409 if error.field == "confirm" else 422, sentence(str(error))) from error
     except (UnavailableError, AssistantLedgerError) as error:
-        return SettleReply(is_preview=user is None, settled=0, text=str(error))
+        return SettleReply(settled=0, text=str(error))
     if user is not None and report.settled:
         _log(user, request, report)
     return SettleReply(
-        is_preview=user is None,
         settled=report.settled,
         text=_text(request.outcome, report, missing, is_preview=user is None),
         labels=report.labels[:LISTED],
@@ -88,26 +83,15 @@ def _settle(request: SettleRequest, rights: Rights, user: str | None) -> SettleR
     )
 
 
-def _selected(request: SettleRequest, rights: Rights) -> Filter:
-    if sum(map(bool, (request.ids, request.matching, request.document_ids))) != 1:
-        raise HTTPException(422, "Name entries, a list, or documents.")
+def _selected(request: SettleRequest) -> Filter:
+    if bool(request.ids) == bool(request.document_ids):
+        raise HTTPException(422, "Name entries or documents.")
     if request.ids:
-        try:
-            return Filter(ids={parse_id(text) for text in request.ids})
-        except ValueError as error:
-            raise HTTPException(422, "An id is not one of this page.") from error
-    matching = request.matching
-    if matching is None:
-        if request.site_id is None or request.outcome != "removed":
-            raise HTTPException(422, "Documents need their site, and can only be settled as removed.")
-        return Filter(remote_ids=set(request.document_ids), site_id=request.site_id, which="created")
-    site = SelectedSite(matching.site_id, matching.service)
-    return Filter(
-        which=matching.which,
-        source=matching.source,
-        label_part=matching.label_part,
-        **site.selection(rights.selected),
-    )
+        return Filter(ids=set(request.ids))
+    if request.site_id is None or request.service is None or request.outcome != "removed":
+        raise HTTPException(422, "Documents need their site, and can only be settled as removed.")
+    site = Site(request.service, request.site_id)
+    return Filter(remote_ids=set(request.document_ids), site=site, which="created")
 
 
 def _missing(ledger: Ledger, request: SettleRequest, selected: Filter, report: Report) -> str:
@@ -140,8 +124,6 @@ def _text(outcome: Settled, report: Report, missing: str, *, is_preview: bool) -
 def _log(user: str, request: SettleRequest, report: Report) -> None:
     """Write one line to Airflow's audit log; it names the DAG if all entries are of one."""
     facts: dict[str, Any] = {"outcome": request.outcome, "entries": report.settled, "names": report.labels}
-    if request.matching:
-        facts["filter"] = request.matching.model_dump(exclude_none=True)
     dag_id = None
     if len(report.dag_ids) == 1:
         (dag_id,) = report.dag_ids

@@ -29,7 +29,7 @@ def loaded(airflow: LiveAirflow, service: AssistantService) -> str:
 
 @pytest.mark.promise("security", "The pages show no data to anybody who has not logged in.")
 def test_who_has_not_logged_in_gets_no_data(airflow: LiveAirflow, loaded: str) -> None:
-    for path in ("context", "summary", "loads", "entries/unresolved", f"tasks/settled/{loaded}/load/-1"):
+    for path in ("context", "tries", "documents", "entries", f"tasks/settled/{loaded}/load/-1"):
         reply = local_request("GET", f"{airflow.base_url}/assistant/api/{path}")
         assert (reply.status_code, reply.json()) == (401, {"detail": "Not authenticated"})
     assert local_request("GET", f"{airflow.base_url}/assistant/static/assistant.mjs").status_code == 401
@@ -41,11 +41,11 @@ def test_a_viewer_sees_everything_and_the_next_load_obeys_what_an_editor_settles
 ) -> None:
     viewer, editor = (AirflowApi(airflow.base_url, user, airflow.password) for user in ("viewer", "editor"))
     known = service.count_documents(SITE)
-    seen = viewer.request("GET", "/assistant/api/entries/unresolved", params={"site": SITE})["rows"]
+    seen = viewer.request("GET", "/assistant/api/entries", params={"which": "unresolved", "site": SITE})["rows"]
     mine = [row for row in seen if row["task"]["run_id"] == loaded]
     ids = [row["id"] for row in mine]
     assert len(ids) == AMBIGUOUS
-    assert not any(row["may_settle"] for row in mine)
+    assert not any(row["outcomes"] for row in mine)
     assert viewer.send("GET", "/assistant/static/assistant.mjs").status_code == 200
     for outcome, one in zip(("created", "not-created"), ids, strict=True):
         body = {"outcome": outcome, "ids": [one]}

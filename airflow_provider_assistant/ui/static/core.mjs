@@ -1,6 +1,6 @@
 // What every view shares: Airflow's React, requests, and the states of data: loading, problem, error, empty.
 
-import { age, moment, utc } from "./format.mjs";
+import { moment, number, plural, utc } from "./format.mjs";
 
 export const {
   createElement: h,
@@ -25,17 +25,14 @@ const SHORT_TEXT = 24;
 const textClass = (text) => (text.length > SHORT_TEXT ? "text" : "text short");
 
 /**
- * The URL of one of our routes. Empty parameters are left out; a list repeats its parameter.
+ * The URL of one of our routes. Empty parameters are left out.
  *
  * `search` is after the #: `request` sends it as a header, because servers log URLs, and keys may be personal.
  */
 export function routeUrl(path, { search = "", ...query } = {}) {
   const url = new URL(path, ROUTES);
   url.hash = encodeURIComponent(search);
-  for (const [name, value] of Object.entries(query)) {
-    for (const one of [value].flat())
-      if (one !== null && one !== undefined && one !== "") url.searchParams.append(name, one);
-  }
+  for (const [name, value] of Object.entries(query)) if (value || value === 0) url.searchParams.set(name, value);
   return url.href;
 }
 
@@ -127,10 +124,9 @@ export function useData(path, query, every = null) {
 export const Note = ({ kind = "plain", children, ...rest }) =>
   h("div", { className: `note ${kind}`, ...rest }, children);
 
-export const Loading = ({ what = "" }) =>
-  h("p", { className: "muted loading", role: "status" }, what ? `Loading ${what} …` : "Loading …");
+export const Loading = ({ what }) => h("p", { className: "muted loading", role: "status" }, `Loading ${what} …`);
 
-export const ErrorNote = ({ error, again }) =>
+const ErrorNote = ({ error, again }) =>
   h(
     Note,
     { kind: "bad", role: "alert" },
@@ -140,23 +136,20 @@ export const ErrorNote = ({ error, again }) =>
   );
 
 /** Show data in whichever state they are. `empty`: what to say instead of no rows; `isEmpty`: if there are none. */
-export function Shown({ of, what, empty, isEmpty = (data) => data.rows?.length === 0, children }) {
-  if (of.error && !of.data) return h(ErrorNote, of);
-  if (!of.data) return h(Loading, { what });
-  const problem = of.data.problem ? h(Note, { kind: "plain" }, of.data.problem.text) : null;
-  if (problem && isEmpty(of.data)) return problem;
-  const content = isEmpty(of.data) ? h("p", { className: "muted" }, empty) : children(of.data);
-  return h("div", { "aria-busy": of.isOld }, of.error && h(ErrorNote, of), problem, content);
+export function Shown({ of, what, empty, isEmpty = (data) => data.rows.length === 0, children }) {
+  const error = of.error && h(ErrorNote, of);
+  if (!of.data) return error || h(Loading, { what });
+  const { problem } = of.data;
+  const nothing = problem ? h(Note, null, problem) : h("p", { className: "muted" }, empty);
+  return h("div", { "aria-busy": of.isOld }, error, isEmpty(of.data) ? nothing : children(of.data));
 }
 
-export const headingId = (id) => `assistant-${id}`;
-
 /** A part of a page with a heading that links can lead to. */
-export const Section = ({ id, title, intro, children, wide = false }) =>
+export const Section = ({ id, title, intro, children }) =>
   h(
     "section",
-    { "aria-labelledby": headingId(id), className: wide ? "section wide" : "section" },
-    h("h2", { id: headingId(id), tabIndex: -1 }, title),
+    { "aria-labelledby": `assistant-${id}` },
+    h("h2", { id: `assistant-${id}`, tabIndex: -1 }, title),
     intro && h("p", { className: "muted intro" }, intro),
     children,
   );
@@ -164,16 +157,12 @@ export const Section = ({ id, title, intro, children, wide = false }) =>
 /** A time in the viewer's time zone, with UTC in its title. */
 export const When = ({ at }) => (at ? h("time", { dateTime: at, title: utc(at) }, moment(at)) : "–");
 
-/** "5 hours ago", with the time in its title. */
-export const Ago = ({ at, now = Date.now() }) =>
-  h("time", { dateTime: at, title: utc(at) }, `${age((new Date(now) - new Date(at)) / 1000)} ago`);
-
 /** "dag.task", "dag.task [3]" of a mapped task, or "command line". */
-export const taskName = (task) =>
+const taskName = (task) =>
   task.dag_id ? `${task.dag_id}.${task.task_id}${task.map_index >= 0 ? ` [${task.map_index}]` : ""}` : "command line";
 
 /** The tab of a task instance for the router. An iteration of a loop has none: its path is that of the DAG run. */
-export const tabPath = (task) => (task.region ? task.path : `${task.path}/plugin/assistant_task`);
+const tabPath = (task) => (task.region ? task.path : `${task.path}/plugin/assistant_task`);
 
 /** A task instance as a link to its tab; its name only, if Airflow does not know it. */
 export function TaskLink({ task }) {
@@ -260,6 +249,21 @@ export function Choice({ label, value, options, onChange }) {
       { id, value, onChange: (event) => onChange(event.target.value) },
       options.map(([one, text]) => h("option", { key: one, value: one }, text)),
     ),
+  );
+}
+
+/** The line below a table that turns its pages. `noun`: what is counted, in the singular and the plural. */
+export function Pages({ of, noun, onTurn }) {
+  const { total, is_capped: isCapped, limit, offset, rows } = of;
+  const last = offset + rows.length;
+  if (total <= limit && offset === 0) return h("p", { className: "muted pages" }, plural(total, ...noun));
+  const sum = `${number(total)}${isCapped ? "+" : ""}`;
+  return h(
+    "nav",
+    { className: "pages", "aria-label": `Pages of ${noun[1]}` },
+    h("button", { disabled: offset === 0, onClick: () => onTurn(Math.max(0, offset - limit)) }, "Previous"),
+    h("span", { role: "status" }, `${number(offset + 1)} to ${number(last)} of ${sum} ${noun[1]}`),
+    h("button", { disabled: last >= total, onClick: () => onTurn(offset + limit) }, "Next"),
   );
 }
 

@@ -1,193 +1,129 @@
-// The page "Assistant": three answers at the top, then the details in three views.
+// The page "Assistant": what needs a person, the tries of tasks, and how documents and evaluations have changed.
 
-import {
-  Choice,
-  Frame,
-  Fragment,
-  h,
-  headingId,
-  Link,
-  Loading,
-  ErrorNote,
-  Note,
-  PageLink,
-  Refresh,
-  tabPath,
-  useData,
-  useEffect,
-  useLocation,
-  useState,
-} from "./core.mjs";
-import { PartLink, siteChoices, useAddress, ViewLink, whereOf } from "./address.mjs";
-import { loadAnswer, needsAnswer, worseAnswer } from "./answers.mjs";
-import { MOST_COUNTED, total } from "./format.mjs";
-import { DocumentsOverTime, Loads } from "./loads.mjs";
-import { Evaluations } from "./quality.mjs";
-import { Settle, TO_SETTLE } from "./settle.mjs";
+import { Choice, Frame, h, Link, Refresh, Section, Shown, useData, useLocation, useNavigate, useState } from "./core.mjs";
+import { Lines, MOST_LINES } from "./chart.mjs";
+import { number, percent } from "./format.mjs";
+import { Entries } from "./settle.mjs";
+import { Tries } from "./tries.mjs";
 
-const VIEWS = [
-  ["loads", "Loads"],
-  ["settle", "To settle"],
-  ["quality", "Quality"],
-];
-const SIGNS = { good: "✓", bad: "✕", warning: "!", unknown: "?" };
+const PAGE = "/plugin/assistant";
+
+/** The address of the page. `search`, the text that keys contain, is after the #, which browsers do not send. */
+function addressOf({ search = "", ...query }) {
+  const given = (values) => new URLSearchParams(Object.entries(values).filter(([, value]) => value)).toString();
+  return { pathname: PAGE, search: `?${given(query)}`, hash: search && `#${given({ search })}` };
+}
+
+/** What the page shows, in its address: Back, reload and a copied link show the same. */
+function useAddress() {
+  const { search, hash } = useLocation();
+  const navigate = useNavigate();
+  const text = new URLSearchParams(hash.slice(1)).get("search") ?? "";
+  const address = { ...Object.fromEntries(new URLSearchParams(search)), search: text };
+  return [address, (changes) => navigate(addressOf({ ...address, ...changes }))];
+}
+
+/** A link to the page. `where`: what it selects there. */
+export const PageAt = ({ where, children }) => h(Link, { to: addressOf(where) }, children);
 
 export function Page() {
   const [round, setRound] = useState(0);
-  return h(
-    Refresh.Provider,
-    { value: round },
-    h(Frame, { className: "page" }, h(Content, { onRefresh: () => setRound((last) => last + 1) })),
-  );
+  const refresh = () => setRound((last) => last + 1);
+  return h(Refresh.Provider, { value: round }, h(Frame, { className: "page" }, h(Content, { refresh })));
 }
 
-function Content({ onRefresh }) {
+function Content({ refresh }) {
   const [address, change] = useAddress();
-  const where = whereOf(address);
-  const context = useData("api/context");
-  const summary = useData("api/summary", where);
-  const evaluations = useData("api/evaluations", { ...where, limit: 100 });
-  const refused = [context, summary].find((one) => one.error && !one.data);
-  if (refused) return h(Fragment, null, h("h1", null, "Assistant"), h(ErrorNote, refused));
-  const { sites = [] } = context.data ?? {};
-  const choices = siteChoices(sites, where);
-  const isSelected = (one) => !where.site || choices.parametersOf(choices.value).site === one.site_id;
-  const sources = [...new Set(sites.filter(isSelected).flatMap((one) => one.sources))];
-  return h(
-    Fragment,
-    null,
-    h(
-      "header",
+  const data = useData("api/context");
+  const { site = "", service = "", source = "" } = address;
+  const where = { site, service, source };
+  const shown = (context) => {
+    const { sites } = context;
+    const selected = sites.filter((one) => (!site || one.site_id === site) && (!service || one.service === service));
+    const only = selected.length === 1 ? selected[0] : null;
+    const lists = { where, address, change, refresh, only, maySettle: context.may_settle };
+    return h(
+      "div",
       null,
-      h("h1", null, "Assistant"),
       h(
         "div",
         { className: "filters" },
-        (sites.length > 1 || where.site) &&
-          h(Choice, {
-            label: "Site",
-            value: choices.value,
-            onChange: (value) => change({ ...choices.parametersOf(value), source: "" }),
-            options: choices.options,
-          }),
-        h("button", { onClick: onRefresh }, "Refresh"),
+        h(SiteChoice, { sites, where, change }),
+        h(SourceChoice, { sources: selected.flatMap((one) => one.sources), source, change }),
+        h("button", { onClick: refresh }, "Refresh"),
       ),
-    ),
-    h(Answers, { summary: summary.data, evaluations }),
-    h(Views, {
-      summary: summary.data,
-      where,
-      sources,
-      hasSites: sites.length > 1 && !where.site,
-      onRefresh,
+      h(Entries, lists),
+      h(Tries, lists),
+      h("div", { className: "charts" }, h(Documents, { where }), h(Evaluations, { where })),
+    );
+  };
+  return h(
+    "div",
+    null,
+    h("h1", null, "Assistant"),
+    h(Shown, { of: data, what: "sites", isEmpty: (context) => Boolean(context.problem) }, shown),
+  );
+}
+
+/** The choice of a site: two services may have the same site id. */
+function SiteChoice({ sites, where, change }) {
+  const known = sites.filter((one) => one.site_id).map((one) => ({ site: one.site_id, service: one.service }));
+  const isSelected = (one) => one.site === where.site && (!where.service || one.service === where.service);
+  // A link may name a site that the ledger no longer lists.
+  if (where.site && !known.some(isSelected)) known.push({ site: where.site, service: where.service });
+  if (known.length < 2 && !where.site) return null;
+  const isTwice = (one) => known.filter(({ site }) => site === one.site).length > 1;
+  const nameOf = (one) => (isTwice(one) ? `${one.site}, ${one.service}` : one.site);
+  return h(Choice, {
+    label: "Site",
+    value: String(known.findIndex(isSelected)),
+    options: [["-1", "all sites"], ...known.map((one, at) => [String(at), nameOf(one)])],
+    onChange: (at) => change({ site: "", service: "", source: "", ...known[Number(at)] }),
+  });
+}
+
+function SourceChoice({ sources, source, change }) {
+  const names = [...new Set([...sources, source])].filter(Boolean).sort();
+  const options = [["", "all sources"], ...names.map((name) => [name, name])];
+  return h(Choice, { label: "Source", value: source, options, onChange: (value) => change({ source: value }) });
+}
+
+function Documents({ where: { site, service } }) {
+  const data = useData("api/documents", { site, service });
+  const empty = "No load has counted its documents yet.";
+  const intro = "One per row that the ledger knows on the site, at the end of each UTC day with loads.";
+  return h(
+    Section,
+    { id: "documents", title: "Documents", intro },
+    h(Shown, { of: data, what: "documents", empty, isEmpty: ({ days }) => days.length === 0 }, ({ days }) => {
+      const points = days.map((one) => ({ at: one.day, value: one.documents }));
+      return h(Lines, { title: "Documents", series: [{ name: "Documents", points }], format: number });
     }),
   );
 }
 
-function Answers({ summary, evaluations }) {
-  const worse = evaluations.data
-    ? worseAnswer(evaluations.data)
-    : evaluations.error && { kind: "unknown", word: "Unknown", text: evaluations.error.message, items: [] };
-  return h(
-    "div",
-    { className: "answers" },
-    h(Answer, { question: "Did the last loads work?", answer: summary && loadAnswer(summary) }),
-    h(Answer, { question: "What needs me?", answer: summary && needsAnswer(summary) }),
-    h(Answer, { question: "Is the assistant worse than last week?", answer: worse }),
-  );
+/** The lines of evaluations by their names: those that ran last. A try without a pass rate has no point. */
+function seriesOf(tries) {
+  const series = new Map();
+  for (const row of tries) {
+    const value = row.counts.pass_rate;
+    if (typeof value !== "number") continue;
+    const points = series.get(row.source) ?? [];
+    series.set(row.source, [{ at: row.started_at, value }, ...points]);
+  }
+  return [...series].slice(0, MOST_LINES).map(([name, points]) => ({ name, points }));
 }
 
-function Answer({ question, answer }) {
-  if (!answer) return h("section", { className: "card" }, h("h2", null, question), h(Loading));
+function Evaluations({ where }) {
+  const data = useData("api/tries", { ...where, kind: "evaluation", limit: 100 });
+  const isEmpty = ({ rows }) => seriesOf(rows).length === 0;
+  const intro = `Share of the judged questions that passed, of the ${MOST_LINES} evaluations that ran last.`;
+  const empty = "No evaluation with pass_if has run yet.";
   return h(
-    "section",
-    { className: `card ${answer.kind}` },
-    h("h2", null, question),
-    h(
-      "p",
-      { className: "word" },
-      h("span", { className: "sign", "aria-hidden": true }, SIGNS[answer.kind]),
-      answer.word,
+    Section,
+    { id: "evaluations", title: "Evaluations", intro },
+    h(Shown, { of: data, what: "evaluations", empty, isEmpty }, ({ rows }) =>
+      h(Lines, { title: "Pass rate", series: seriesOf(rows), format: percent }),
     ),
-    answer.text && h("p", null, answer.text),
-    answer.items.length > 0 &&
-      h(
-        "ul",
-        null,
-        answer.items.map((item, at) => h("li", { key: at }, h(Item, { item }))),
-      ),
-  );
-}
-
-/** A line of an answer, with the link to what it is about. */
-function Item({ item }) {
-  const place = item.task?.path && (item.isLog ? item.task.path : tabPath(item.task));
-  let text = item.text;
-  if (item.to) text = h(PartLink, { part: item.to }, item.text);
-  else if (place) text = h(Link, { to: place, title: item.task.run_id }, item.text);
-  return h(
-    Fragment,
-    null,
-    text,
-    item.report && h(Fragment, null, " ", h(PageLink, { href: item.report }, "Report")),
-    item.detail && h("span", { className: "muted detail" }, item.detail),
-  );
-}
-
-/** Scroll to a part while the data that come move it, until all are there or the viewer moves the page. */
-function useScrollTo(part, key) {
-  useEffect(() => {
-    const heading = part && document.getElementById(headingId(part));
-    if (!heading) return undefined;
-    const page = heading.closest(".assistant");
-    const stopped = new AbortController();
-    const observer = new ResizeObserver(() => {
-      heading.scrollIntoView({ block: "start" });
-      if (!page.querySelector(".loading")) stopped.abort();
-    });
-    stopped.signal.addEventListener("abort", () => observer.disconnect());
-    for (const event of ["wheel", "touchmove", "keydown", "pointerdown"])
-      addEventListener(event, () => stopped.abort(), { signal: stopped.signal, passive: true });
-    heading.focus({ preventScroll: true });
-    observer.observe(page);
-    return () => stopped.abort();
-  }, [part, key]);
-}
-
-function Views({ summary, where, sources, hasSites, onRefresh }) {
-  const location = useLocation();
-  const [address] = useAddress();
-  const view = VIEWS.some(([name]) => name === address.view) ? address.view : "loads";
-  useScrollTo(location.state?.part, location.key);
-  const counts = TO_SETTLE.map((name) => summary?.lists[name] ?? 0);
-  const open = total(
-    counts.reduce((left, right) => left + right, 0),
-    counts.some((one) => one >= MOST_COUNTED),
-  );
-  const content = {
-    loads: () => h(Fragment, null, h(Loads, { where, sources, hasSites }), h(DocumentsOverTime, { where })),
-    settle: () => h(Settle, { where, sources, hasSites, onSettled: onRefresh }),
-    quality: () => h(Evaluations, { where, hasSites }),
-  };
-  // All sections of these views would show the same problem.
-  const { problem = null } = { loads: summary, settle: summary }[view] ?? {};
-  return h(
-    Fragment,
-    null,
-    h(
-      "nav",
-      { className: "views", "aria-label": "Details" },
-      VIEWS.map(([name, text]) =>
-        h(
-          ViewLink,
-          { key: name, view: name, "aria-current": name === view ? "page" : undefined },
-          text,
-          name === "settle" &&
-            open !== "0" &&
-            h("span", { className: "count" }, open, h("span", { className: "hidden" }, " entries")),
-        ),
-      ),
-    ),
-    problem ? h(Note, null, problem.text) : h("div", { className: "view" }, content[view]()),
   );
 }

@@ -1,8 +1,13 @@
-// The view of what waits for a person: the lists of entries, and settling them.
+// What needs a person: entries of the ledger, and their settlement by a person who has looked at the site.
 
 import {
+  Choice,
   Fragment,
   h,
+  Note,
+  Pages,
+  request,
+  routeUrl,
   Section,
   Shown,
   Table,
@@ -10,252 +15,233 @@ import {
   Text,
   useData,
   useEffect,
+  useId,
   useRef,
   useState,
   When,
 } from "./core.mjs";
-import { Search, useAddress } from "./address.mjs";
-import { action, MARKS, SettleDialog } from "./dialog.mjs";
-import { age, total } from "./format.mjs";
-import { SourceChoice } from "./loads.mjs";
-import { Pages, usePages } from "./paging.mjs";
+import { number, plural } from "./format.mjs";
+import { useOffset } from "./tries.mjs";
 
-const KINDS = { qa: "Q&A document", text: "text", file: "file", chat: "chat request", rating: "rating" };
-const NO_RIGHT = "To settle those of a DAG, you need the right to change its task instances, as for clearing a task.";
-const NO_MATCH = "There is none that matches the filters.";
-const NONE = "There are none.";
+// Name of a list, and what a person does about its entries.
+const LISTS = {
+  unresolved: ["ambiguous", "Sent, and nobody knows whether it exists. Look on the site, then settle it."],
+  doubled: ["possibly twice", "An earlier request may have created it as well. Look for a second one on the site."],
+  superseded: ["superseded", "Its row has other content now. Delete the document on the site, then settle it."],
+  stale: ["stale", "Its row is gone from the source. Delete the document on the site, then settle it."],
+  draft: ["not in use", "The service does not use the document. Activate or delete it on the site."],
+  open: ["open requests", "The service accepted the request; its answer has not been read. A retry reads it."],
+};
+// The server counts no further.
+const MOST_COUNTED = 1000;
+const total = (count = 0) => `${number(count)}${count === MOST_COUNTED ? "+" : ""}`;
+const MARKS = { created: "created", "not-created": "not created", removed: "removed from the site" };
 
-const KEY = ["Key", (row) => h(Text, { text: row.label })];
-const KIND = ["Kind", (row) => KINDS[row.kind]];
-const DOCUMENT = ["Document", (row) => h(Text, { text: row.document_id })];
-const SENT = [
-  "Sent",
-  (row) => h("time", { dateTime: row.claimed_at, title: row.claimed_at }, `${age(row.age_seconds)} ago`),
-];
-const WHY = [
-  "Why",
-  (row) => h(Text, { text: row.error || (row.state === "claimed" && "The task ended before it saved the answer.") }),
-];
-const REMOVE = "Delete them on the site, then record it here.";
-/** The lists: `which` at the server, and what is shown. `marks`: words for outcomes that mean something else here. */
-const LISTS = [
-  {
-    which: "unresolved",
-    title: "Ambiguous entries",
-    noun: "ambiguous entries",
-    intro: "These were sent, but the answer was lost, so nobody knows whether they were created.",
-    how: "Look on the site, then mark them: the next load sends what was not created, and leaves the rest alone.",
-    outcomes: ["created", "not-created"],
-    empty: "There are none: the outcome of every request is known.",
-    columns: [KEY, KIND, SENT, WHY],
-  },
-  {
-    which: "doubled",
-    title: "Possibly duplicated",
-    noun: "possible duplicates",
-    intro: "These exist, and a request whose answer was lost may have created them a second time.",
-    how:
-      "Look for a second one on the site and delete it, then mark them as existing once. If you deleted the document " +
-      "that is named here, mark that one as removed.",
-    outcomes: ["not-created", "removed"],
-    marks: { "not-created": "existing once" },
-    columns: [KEY, KIND, DOCUMENT, SENT],
-  },
-  {
-    which: "superseded",
-    title: "Superseded documents",
-    noun: "superseded documents",
-    intro: 'Their rows have changed since. A load with on_change="replace" deletes such documents itself.',
-    how: REMOVE,
-    outcomes: ["removed"],
-    columns: [KEY, DOCUMENT],
-  },
-  {
-    which: "stale",
-    title: "Stale documents",
-    noun: "stale documents",
-    intro: 'Their rows are gone from the source. A load with on_missing="delete" deletes such documents itself.',
-    how: REMOVE,
-    outcomes: ["removed"],
-    columns: [KEY, DOCUMENT, ["Gone since", (row) => h(When, { at: row.gone_at })]],
-  },
-  {
-    which: "draft",
-    title: "Documents not in use",
-    noun: "unused documents",
-    intro: "The service has stored these, and does not use them yet.",
-    how: "Activate them on the site. If you delete them instead, record it here.",
-    outcomes: ["removed"],
-    columns: [KEY, DOCUMENT, ["Status", (row) => h(Text, { text: row.status })]],
-  },
-  {
-    which: "open",
-    title: "Open chat requests",
-    noun: "chat requests",
-    intro: "Submitted and not answered yet.",
-    outcomes: [],
-    empty: "No chat request waits for its answer.",
-    columns: [
-      ["Request", (row) => h(Text, { text: row.document_id })],
-      ["Submitted", (row) => h(When, { at: row.claimed_at })],
-      ["Waiting for", (row) => age(row.age_seconds)],
-      ["Part of a chat batch", (row) => (row.is_batch ? "yes" : "no")],
-    ],
-  },
-];
-/** The lists whose entries a person settles. */
-export const TO_SETTLE = LISTS.filter((list) => list.outcomes.length).map((list) => list.which);
-
-/** The view of what waits for a person, with the filters of its lists. */
-export function Settle({ where, sources, hasSites, onSettled }) {
-  const [{ source = "", search = "" }, change] = useAddress();
-  const filter = { ...where, source, search };
-  return h(
-    Fragment,
-    null,
-    h(
-      "div",
-      { className: "section wide" },
-      h("p", { className: "muted intro" }, h(Scope, { where, hasSites })),
-      h(
-        "div",
-        { className: "filters" },
-        h(SourceChoice, { source, sources, onChange: change }),
-        h(Search, { value: search, onChange: (text) => change({ search: text }) }),
-        (source || search) && h("button", { onClick: () => change({ source: "", search: "" }) }, "Remove filters"),
-      ),
-    ),
-    LISTS.map((list) => h(Entries, { key: list.which, list, filter, onSettled })),
-  );
-}
-
-/** Which site the lists are of: what is settled there must not be that of another one unnoticed. */
-function Scope({ where, hasSites }) {
-  if (hasSites) return "Entries of all sites. Select a site above to see only its entries.";
-  if (!where.site) return "Entries of the only site of this ledger.";
-  const names = [where.site, where.service].filter(Boolean).join(", ");
-  return h(Fragment, null, "Only entries of site ", h(Text, { text: names }), ".");
-}
-
-function Entries({ list, filter, onSettled }) {
-  const { which, title, noun, intro, empty = NONE } = list;
-  const [offset, turn] = usePages(JSON.stringify(filter));
-  const data = useData(`api/entries/${which}`, { ...filter, offset });
-  const [result, settled] = useResult(onSettled);
+export function Entries({ where, address, change, refresh, only, maySettle }) {
+  const { list = "", search = "" } = address;
+  const [offset, setOffset] = useOffset(JSON.stringify([where, list, search]));
+  const data = useData("api/entries", { ...where, which: list, search, offset });
+  const [body, setBody] = useState(null);
+  const [result, setResult] = useState("");
+  const place = useRef(null);
+  // The button that had the focus may be gone.
+  useEffect(() => {
+    if (result) place.current.focus();
+  }, [result]);
+  const counts = data.data?.lists ?? {};
+  const which = list || data.data?.which || "unresolved";
+  const options = Object.entries(LISTS).map(([name, [text]]) => [name, `${text} (${total(counts[name])})`]);
+  const isQuiet = !Object.values(counts).some(Boolean);
+  const empty = isQuiet ? "Nothing needs a person." : "No entry matches.";
+  const done = (text) => {
+    setBody(null);
+    setResult(text);
+    setOffset(0);
+    refresh();
+  };
   return h(
     Section,
-    { id: which, title, wide: true, intro },
-    result,
-    h(Shown, { of: data, what: noun, empty: filter.source || filter.search ? NO_MATCH : empty }, (found) =>
-      h(Settleable, { key: JSON.stringify(filter), data: found, list, filter, onTurn: turn, onSettled: settled }),
+    { id: "entries", title: "What needs a person" },
+    result && h("p", { ref: place, className: "note good", role: "status", tabIndex: -1 }, result),
+    h(
+      "div",
+      { className: "filters" },
+      h(Choice, { label: "List", value: which, options, onChange: (value) => change({ list: value }) }),
+      h(Search, { value: search, onChange: (value) => change({ search: value }) }),
     ),
+    h(Shown, { of: data, what: "entries", empty }, (found) => [
+      h("p", { key: "how", className: "muted intro" }, LISTS[found.which][1]),
+      h(EntryTable, { key: `${found.which} ${found.offset}`, found, only, onSettle: setBody }),
+      h(Pages, { key: "pages", of: found, noun: ["entry", "entries"], onTurn: setOffset }),
+    ]),
+    maySettle && h(RemovedDocuments, { only, onSettle: setBody }),
+    body && h(SettleDialog, { body, onClose: () => setBody(null), onDone: done }),
   );
 }
 
-/** A table whose rows can be selected and settled. */
-function Settleable({ data, list, filter, onTurn, onSettled }) {
-  const { which, title, noun, how, outcomes, marks = {} } = list;
-  const [chosen, setChosen] = useState(() => new Set());
-  // Whether all entries that match are selected, also those of other pages.
-  const [isAll, setAll] = useState(false);
-  const [body, setBody] = useState(null);
-  const settleable = data.rows.filter((row) => row.may_settle);
-  const ids = settleable.map((row) => row.id).filter((id) => chosen.has(id));
-  const toggle = (id) =>
-    setChosen((last) => new Set(last.has(id) ? [...last].filter((one) => one !== id) : [...last, id]));
-  const isPage = ids.length === settleable.length;
-  const all = () => setChosen(isPage ? new Set() : new Set(settleable.map((row) => row.id)));
-  const matching = total(data.total, data.is_capped);
-  const bodyOf = (outcome) => ({ outcome, ...(isAll ? { matching: matchingOf(which, filter) } : { ids }) });
-  const count = isAll ? `all ${matching}` : ids.length || "";
-  const box = [
-    "Select",
-    (row) =>
-      row.is_alive
-        ? h("span", { className: "muted", title: "A task may be sending it right now." }, "in flight")
-        : h("input", {
-            type: "checkbox",
-            "aria-label": `Select ${row.label}`,
-            checked: isAll || chosen.has(row.id),
-            disabled: !row.may_settle || isAll,
-            onChange: () => toggle(row.id),
-          }),
-  ];
-  const actions =
-    settleable.length > 0 &&
-    h(
-      "div",
-      { className: "actions", role: "group", "aria-label": `Settle ${noun}` },
-      h(
-        "button",
-        { onClick: all, disabled: isAll },
-        isPage ? "Select none" : `Select all ${settleable.length} on this page`,
-      ),
-      (data.total > data.rows.length || data.is_capped) &&
-        h("button", { onClick: () => setAll(!isAll) }, isAll ? "Select none" : `Select all ${matching} that match`),
-      outcomes.map((outcome) =>
-        h(
-          "button",
-          {
-            key: outcome,
-            className: "primary",
-            disabled: !isAll && !ids.length,
-            onClick: () => setBody(bodyOf(outcome)),
-          },
-          action(marks[outcome] ?? MARKS[outcome], count),
-        ),
-      ),
-    );
-  const isRefused = data.rows.some((row) => row.outcomes.length && !row.may_settle && !row.is_alive);
+/** A field for the text that keys contain. It filters on Enter, or when it is left. */
+function Search({ value, onChange }) {
+  const id = useId();
+  const field = useRef(null);
+  const changed = () => field.current.value.trim() !== value && onChange(field.current.value.trim());
+  // Back changes the value.
+  useEffect(() => {
+    field.current.value = value;
+  }, [value]);
+  const submitted = (event) => {
+    event.preventDefault();
+    changed();
+  };
+  return h(
+    "form",
+    { className: "choice", role: "search", onSubmit: submitted },
+    h("label", { htmlFor: id }, "Key contains"),
+    h("input", { id, ref: field, type: "search", maxLength: 200, onBlur: changed }),
+  );
+}
+
+function EntryTable({ found, only, onSettle }) {
+  const { rows } = found;
+  const [chosen, setChosen] = useState([]);
+  const open = rows.filter((row) => row.outcomes.length > 0);
+  const keyOf = (row) => row.id.join(" ");
+  // After a refresh, some of them may be gone.
+  const selected = open.filter((row) => chosen.includes(keyOf(row)));
+  const outcomes = Object.keys(MARKS).filter((mark) => open.some((row) => row.outcomes.includes(mark)));
+  const toggle = (key, isChosen) => setChosen(isChosen ? [...chosen, key] : chosen.filter((one) => one !== key));
+  const box = (row) =>
+    row.outcomes.length > 0 &&
+    h("input", {
+      type: "checkbox",
+      "aria-label": `Select ${row.label.slice(0, 200)}`,
+      checked: chosen.includes(keyOf(row)),
+      onChange: (event) => toggle(keyOf(row), event.target.checked),
+    });
+  const state = (row) => (row.is_alive ? "being sent now" : row.status || row.state);
   const columns = [
-    ...(settleable.length ? [box] : []),
-    ...list.columns,
-    ["Site", (row) => h(Text, { text: row.site_id })],
+    ...(open.length > 0 ? [["Select", box]] : []),
+    ["Key", (row) => h(Text, { text: row.label })],
+    ["State", (row) => h(Text, { text: state(row) })],
+    ["Sent", (row) => h(When, { at: row.claimed_at })],
+    ...(found.which === "stale" ? [["Gone since", (row) => h(When, { at: row.gone_at })]] : []),
+    ["Requests", (row) => number(row.requests), "number"],
+    ["Id", (row) => h(Text, { text: row.document_id })],
+    ["Error", (row) => h(Text, { text: row.error })],
+    ["Kind", (row) => (row.is_batch ? "chat batch" : row.kind)],
+    ["Task", (row) => h(TaskLink, row)],
     ["Source", (row) => h(Text, { text: row.source })],
-    ["Task", (row) => h(TaskLink, { task: row.task })],
+    ...(only ? [] : [["Site", (row) => h(Text, { text: row.site_id })]]),
   ];
+  const mark = (outcome) => {
+    const ids = selected.filter((row) => row.outcomes.includes(outcome)).map((row) => row.id);
+    const text = `Mark ${ids.length || ""} as ${MARKS[outcome]}`.replace("  ", " ");
+    return h("button", { key: outcome, disabled: ids.length === 0, onClick: () => onSettle({ outcome, ids }) }, text);
+  };
+  const all = open.length === selected.length ? [] : open.map(keyOf);
+  const actions = h(
+    "div",
+    { className: "actions" },
+    h("button", { onClick: () => setChosen(all) }, all.length ? `Select all ${open.length} on this page` : "Select none"),
+    outcomes.map(mark),
+  );
+  const refused = found.which !== "open" && "You may not settle these: a task is sending them, or you may not change their DAGs.";
   return h(
     Fragment,
     null,
-    settleable.length > 0 && h("p", { className: "muted intro" }, how),
-    isRefused && h("p", { className: "muted intro" }, NO_RIGHT),
-    actions,
-    h(Table, { caption: title, columns, rows: data.rows, keyOf: (row) => row.id }),
-    h(Pages, { of: data, noun, onTurn }),
-    body &&
-      h(SettleDialog, {
-        body,
-        mark: marks[body.outcome],
-        onClose: () => setBody(null),
-        onDone: (text) => {
-          setBody(null);
-          setChosen(new Set());
-          setAll(false);
-          onSettled(text);
-        },
-      }),
+    open.length > 0 ? actions : refused && h("p", { className: "muted intro" }, refused),
+    h(Table, { caption: "What needs a person", columns, rows, keyOf }),
   );
 }
 
-/** All entries of a list that a filter matches, for a request. */
-function matchingOf(which, { site, service, source, search }) {
-  const filter = { site_id: site, service, source, label_part: search };
-  return { which, ...Object.fromEntries(Object.entries(filter).filter(([, value]) => value)) };
+/** A form for the ids of documents that a person has deleted on the site. */
+function RemovedDocuments({ only, onSettle }) {
+  const id = useId();
+  const field = useRef(null);
+  const submitted = (event) => {
+    event.preventDefault();
+    const ids = [...new Set(field.current.value.split(/[\s,]+/).filter(Boolean))];
+    if (ids.length) onSettle({ outcome: "removed", document_ids: ids, site_id: only.site_id, service: only.service });
+  };
+  const form = h(
+    "form",
+    { onSubmit: submitted },
+    h("label", { htmlFor: id }, "Ids of documents that you deleted on the site, one per line:"),
+    h("textarea", { id, ref: field, rows: 4 }),
+    h("button", null, "Mark these documents as removed"),
+  );
+  const hint = h("p", { className: "muted" }, "Select a site first.");
+  return h("details", null, h("summary", null, "Settle documents by their ids"), only ? form : hint);
 }
 
-/** Remembers the result of settling, and moves the focus to it: the button that had it may be gone. */
-function useResult(onSettled) {
-  const [text, setText] = useState("");
-  const place = useRef(null);
+/**
+ * Show what settling would do, ask for confirmation, then settle.
+ *
+ * `body`: the request. `onDone`: called with the server's text when something has changed; `onClose`: without.
+ */
+function SettleDialog({ body, onDone, onClose }) {
+  const dialog = useRef(null);
+  const heading = useId();
+  const [reply, setReply] = useState(null);
+  const [error, setError] = useState(null);
+  const [isSending, setSending] = useState(false);
+  const [round, setRound] = useState(0);
   useEffect(() => {
-    if (text) place.current.focus();
-  }, [text]);
-  const result = text && h("p", { ref: place, className: "note good", role: "status", tabIndex: -1 }, text);
-  return [
-    result,
-    (said) => {
-      setText(said);
-      onSettled();
-    },
-  ];
+    if (!dialog.current.open) dialog.current.showModal();
+    const abort = new AbortController();
+    request(routeUrl("api/settle/preview"), { body, signal: abort.signal }).then(
+      setReply,
+      (trouble) => abort.signal.aborted || setError(trouble),
+    );
+    return () => abort.abort();
+  }, [body, round]);
+
+  async function settle() {
+    setSending(true);
+    setError(null);
+    try {
+      const confirmed = { ...body, confirmation: reply.confirmation };
+      onDone((await request(routeUrl("api/settle"), { body: confirmed })).text);
+    } catch (trouble) {
+      setError(trouble);
+      setSending(false);
+      // The list is another one: show what would be settled now.
+      if (trouble.status === 409) {
+        setReply(null);
+        setRound(round + 1);
+      }
+    }
+  }
+
+  const more = reply ? reply.settled - reply.labels.length : 0;
+  const labels = reply?.labels.map((label, at) => h("li", { key: at }, h(Text, { text: label })));
+  const preview =
+    reply &&
+    h(
+      Fragment,
+      null,
+      h("p", null, reply.text),
+      reply.sites.length > 0 && h("p", null, "On ", h(Text, { text: reply.sites.join(", ") }), "."),
+      h("ul", { className: "items", tabIndex: 0, "aria-label": "What is settled" }, labels),
+      more > 0 && h("p", { className: "muted" }, `and ${number(more)} more`),
+    );
+  const entries = reply?.settled ? plural(reply.settled, "entry", "entries") : "";
+  const action = `Mark ${entries} as ${MARKS[body.outcome]}`.replace("  ", " ");
+  return h(
+    "dialog",
+    { ref: dialog, "aria-labelledby": heading, onClose },
+    h("h2", { id: heading }, `Mark as ${MARKS[body.outcome]}?`),
+    h(
+      "div",
+      { "aria-live": "polite" },
+      preview ?? (!error && h("p", { className: "muted" }, "Asking what the next load would do …")),
+      error && h(Note, { kind: "bad" }, error.message),
+    ),
+    h(
+      "div",
+      { className: "actions" },
+      // Closing the dialog gives the focus back to the button that opened it.
+      h("button", { autoFocus: true, onClick: () => dialog.current.close() }, "Cancel"),
+      h("button", { className: "primary", disabled: !reply?.settled || isSending, onClick: settle }, action),
+    ),
+  );
 }

@@ -2,256 +2,232 @@
 
 from __future__ import annotations
 
+import itertools
 import random
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from pydantic import BaseModel
+
 from airflow_provider_assistant.ui import models as m
-from airflow_provider_assistant.ui import task_models as tasks
-from airflow_provider_assistant.ui import trend_models as trends
-from tests.integration.ui.rows import (
-    BAD,
-    DAYS,
-    GUIDES,
-    HOSTILE,
-    NOW,
-    RUN,
-    SITE,
-    counts,
-    entry,
-    evaluation,
-    load,
-    outdated,
-    paged,
-    task,
+
+# The time of all replies.
+NOW = datetime(2026, 11, 22, 6, 30, tzinfo=UTC)
+SITE, SERVICE = "help", "assistant.example.com"
+# Shown as text, or the page runs it.
+HOSTILE = '<img src=x onerror="globalThis.hacked=1"><script>globalThis.hacked=1</script>{{7*7}}'
+RUN = "scheduled__2026-11-22T01:00:00+00:00"
+REPORT = "/assistant/reports/kb/run/judge/-1"
+
+
+def task(task_id: str = "load_faq", dag_id: str = "kb") -> m.Task:
+    path = f"/dags/{dag_id}/runs/{RUN.replace(':', '%3A').replace('+', '%2B')}/tasks/{task_id}"
+    return m.Task(dag_id=dag_id, run_id=RUN, task_id=task_id, map_index=-1, path=path)
+
+
+def a_try(days: float = 0, task_kind: str = "load", **changes: Any) -> m.Try:
+    started = NOW - timedelta(days=days, hours=5, minutes=30)
+    fields: dict[str, Any] = {
+        "token": f"{task_kind}-{days}",
+        "task_kind": task_kind,
+        "started_at": started,
+        "ended_at": started + timedelta(seconds=280),
+        "outcome": "succeeded",
+        "service": SERVICE,
+        "site_id": SITE,
+        "kind": "qa" if task_kind == "load" else None,
+        "source": "kb.load_faq",
+        "counts": {"rows": 11_940, "created": 340, "unchanged": 11_600, "requests": 351} if task_kind == "load" else {},
+        "findings": None,
+        "report": None,
+        "seconds": 280.5,
+        "error": None,
+        "task": task(),
+    }
+    return m.Try(**{**fields, **changes})
+
+
+BAD = a_try(
+    outcome="failed",
+    counts={
+        "rows": 12_000,
+        "created": 11_700,
+        "unchanged": 200,
+        "skipped": 0,
+        "rejected": 88,
+        "ambiguous": 12,
+        "failed": 0,
+        "stale": 4,
+        "requests": 11_850,
+    },
+    error="12 rows are ambiguous: the service may or may not have created them. Settle them, or clear the task.",
+    findings="s3://lake/findings/run.parquet",
+)
+BATCH = a_try(
+    0.1,
+    "chat_batch",
+    source="nightly.ask",
+    counts={
+        "rows": 200,
+        "complete": 195,
+        "failed": 2,
+        "timed_out": 1,
+        "lost": 0,
+        "not_submitted": 2,
+        "seconds_p95": 6.7,
+        "output_path": "s3://lake/answers/2026-11-22.parquet",
+    },
+    task=task("ask"),
 )
 
-__all__ = ["BAD", "HOSTILE", "RUN", "SITE", "counts", "entry", "evaluation", "load", "paged", "task"]
+
+def evaluation(days: int) -> m.Try:
+    rate = 0.9 - 0.002 * (30 - days) - (0.06 if days == 0 else 0)
+    counts = {
+        "name": "golden_set",
+        "verdict": "failed" if days == 0 else "passed",
+        "questions": 400,
+        "answered": 398,
+        "coverage": 0.995,
+        "pass_rate": rate,
+        "means": {"token_f1": 0.7, "judge.helpful": 0.82, "must_include": None},
+        "failed_rules": [
+            {
+                "rule": "token_f1 drop <= 0.02",
+                "verdict": "worse",
+                "reason": "token_f1 changed by -0.0700 over 398 questions",
+                "questions": ["refund-abroad", "refund-time"],
+            }
+        ],
+        "worse": ["token_f1"],
+        "newly_failing": ["refund-abroad"],
+    }
+    outcome = "succeeded with findings" if days == 0 else "succeeded"
+    return a_try(
+        days, "evaluation", source="golden_set", counts=counts, outcome=outcome, report=REPORT, task=task("judge")
+    )
+
+
+def entry(number: int, **changes: Any) -> m.Entry:
+    fields: dict[str, Any] = {
+        "id": ("scope", f"key-{number}", 1),
+        "kind": "qa",
+        "service": SERVICE,
+        "site_id": SITE,
+        "source": "kb.load_faq",
+        "label": f"sku={4711 + number}",
+        "state": "ambiguous",
+        "requests": 3,
+        "error": "502 Bad Gateway after the request was sent",
+        "document_id": None,
+        "status": None,
+        "claimed_at": NOW - timedelta(hours=5, minutes=number),
+        "gone_at": None,
+        "is_alive": False,
+        "is_batch": False,
+        "outcomes": ["created", "not-created"],
+        "task": task(),
+    }
+    return m.Entry(**{**fields, **changes})
+
+
+def paged(rows: list[Any], total: int | None = None, **changes: Any) -> dict[str, Any]:
+    counted = len(rows) if total is None else total
+    return {"problem": None, "total": counted, "is_capped": False, "limit": 25, "offset": 0, "rows": rows, **changes}
+
+
+def entries(query: dict[str, str], _: Any = None) -> m.Entries:
+    which = query.get("which", "unresolved")
+    lists = {"unresolved": 12, "doubled": 0, "superseded": 31, "stale": 4, "draft": 6, "open": 1}
+    rows = [*(entry(at) for at in range(6)), entry(6, is_alive=True, outcomes=[], state="claimed", error=None)]
+    if which == "stale":
+        gone = {"state": "created", "outcomes": ["removed"], "gone_at": NOW, "error": None}
+        rows = [entry(at, document_id=f"doc-{at}", **gone) for at in range(4)]
+    if which == "open":
+        rows = [entry(9, kind="chat", document_id="req-9", is_batch=True, outcomes=[], task=task("ask"))]
+    return m.Entries(**paged(rows, lists[which]), which=which, lists=lists)
 
 
 def context(**changes: Any) -> m.Context:
     sites = [
-        m.Site(
-            site_id=SITE,
-            service="assistant.example.com",
-            sources=["kb.load_faq", "kb.upload_guides"],
-        ),
-        m.Site(
-            site_id="shop",
-            service="assistant.example.com",
-            sources=["shop.load_products"],
-        ),
+        m.Site(site_id=SITE, service=SERVICE, sources=["kb.load_faq", "golden_set"]),
+        m.Site(site_id="shop", service=SERVICE, sources=["shop.load_products"]),
+        m.Site(site_id="", service="", sources=["export.feedback"]),
     ]
-    fields = {
-        "version": "0.1.0",
-        "now": NOW,
-        "sites": sites,
-        "problem": None,
-        "may_settle": True,
-    }
+    fields = {"version": "0.1.0", "now": NOW, "problem": None, "sites": sites, "may_settle": True}
     return m.Context(**{**fields, **changes})
 
 
-def gate(of: trends.Evaluation, before: float | None = 0.91) -> m.Gate:
-    return m.Gate(
-        name=of.name,
-        verdict=of.verdict,
-        at=of.at,
-        pass_rate=of.pass_rate,
-        before=before,
-        worse=of.worse,
-        report=of.report,
-        task=of.task,
-    )
+def documents() -> m.Documents:
+    chance = random.Random(0)
+    days, known = [], 60_000
+    for back in range(60, -1, -1):
+        known += chance.randint(-900, 900)
+        days.append(m.DocumentsDay(day=NOW.date() - timedelta(days=back), documents=known))
+    return m.Documents(problem=None, days=days)
 
 
-def summary(**changes: Any) -> m.Summary:
-    fields: dict[str, Any] = {
-        "now": NOW,
-        "problem": None,
-        "sources": [m.SourceState(load=BAD, due=False), m.SourceState(load=GUIDES, due=False)],
-        "created_day": 11_712,
-        "lists": {"unresolved": 12, "doubled": 0, "superseded": 31, "stale": 4, "draft": 6, "open": 1},
-        "unresolved_since": NOW - timedelta(hours=5),
-        "gates": [gate(evaluation(0))],
-        "lake_problem": None,
-    }
-    return m.Summary(**{**fields, **changes})
+def tries(query: dict[str, str], _: Any = None) -> m.Tries:
+    evaluations = [evaluation(days) for days in range(30)]
+    export = a_try(0.2, "export", site_id="", service="", source="export.feedback", counts={"rows": 120}, kind=None)
+    rows = [BAD, BATCH, evaluations[0], export, *(a_try(days) for days in range(1, 9))]
+    if query.get("kind") == "evaluation":
+        return m.Tries(**paged(evaluations))
+    return m.Tries(**paged(rows, 5000, offset=int(query.get("offset", 0))))
 
 
-def quiet() -> m.Summary:
-    """The summary of a night in which everything worked."""
-    states = [m.SourceState(load=one, due=False) for one in (load(), GUIDES)]
-    return summary(
-        sources=states,
-        lists={},
-        unresolved_since=None,
-        gates=[gate(evaluation(1))],
-    )
+def task_reply(*rows: m.Try, **changes: Any) -> m.TaskReply:
+    fields = {"problem": None, "operator": "An", "state": "failed", "is_mapped": False, "tries": list(rows)}
+    return m.TaskReply(**{**fields, **changes})
 
 
-def _documents() -> m.Documents:
-    days = [NOW.date() - timedelta(days=back) for back in range(60, -1, -1)]
-    known, rows = 60_000, []
-    for number, day in enumerate(days):
-        known += random.Random(number).randint(-100, 900)
-        rows.append(m.DocumentsDay(day=day, documents=known))
-    return m.Documents(problem=None, days=rows)
-
-
-def evaluations() -> trends.Evaluations:
-    return trends.Evaluations(
-        problem=None, names=["golden_set"], rows=[evaluation(back) for back in range(DAYS, -1, -1)]
-    )
-
-
-def task_reply(kind: tasks.TaskKind = "load", **changes: Any) -> tasks.TaskReply:
-    first = BAD.model_copy(
-        update={
-            "outcome": "unfinished",
-            "counts": m.Counts(),
-            "ended_at": None,
-            "seconds": None,
-            "error": None,
-        }
-    )
-    fields: dict[str, Any] = {
-        "kind": kind,
-        "operator": "AssistantLoadQAOperator",
-        "state": "failed",
-        "is_mapped_summary": False,
-        "task": task(),
-        "tries": [first, BAD] if kind == "load" else [],
-        "problem": None,
-        "batch": None,
-        "evaluation": None,
-        "written": [],
-        "has_findings": kind in {"load", "chat_batch"},
-        "may_settle": True,
-    }
-    return tasks.TaskReply(**{**fields, **changes})
-
-
-def batch() -> tasks.ChatBatch:
-    heights = [3, 28, 61, 44, 27, 15, 8, 5, 3, 1]
-    bins = [tasks.Bin(low=float(at), high=at + 1.0, count=count) for at, count in enumerate(heights)]
-    return tasks.ChatBatch(
-        rows=200,
-        complete=195,
-        failed=2,
-        timed_out=1,
-        lost=0,
-        not_submitted=2,
-        rejected=2,
-        submitted=198,
-        reused=0,
-        possibly_duplicated=0,
-        p50=2.9,
-        p95=6.7,
-        p99=8.4,
-        measured=195,
-        low_confidence=12,
-        histogram=bins,
-        output_path="s3://lake/answers/2026-11-22.parquet",
-        problem=None,
-    )
-
-
-def findings(**changes: Any) -> tasks.Findings:
+def findings(**changes: Any) -> m.Findings:
+    kinds = {"ambiguous": 12, "rejected": 88}
     rows = [
-        tasks.Finding(kind="rejected", row=17 + at, key=f"sku={900 + at}", reason="question is empty", document_ids=[])
+        m.Finding(kind="rejected", row=17 + at, key=f"sku={900 + at}", reason="question is empty", document_ids=[])
         for at in range(5)
     ]
-    rows += [
-        tasks.Finding(
-            kind="ambiguous",
-            row=40,
-            key="sku=4711",
-            reason="502 Bad Gateway after the request was sent",
-            document_ids=[],
-        ),
-        tasks.Finding(
-            kind="stale",
-            row=None,
-            key="sku=3",
-            reason="no longer in the source; the API cannot delete its document",
-            document_ids=["doc-3"],
-        ),
-    ]
-    kinds = [
-        tasks.FindingsKind(kind=kind, count=count)
-        for kind, count in (("rejected", 88), ("ambiguous", 12), ("stale", 4))
-    ]
-    return tasks.Findings(**{**paged(rows, 104), "path": "s3://lake/findings/run.parquet", "kinds": kinds, **changes})
+    rows.append(m.Finding(kind="ambiguous", row=40, key="sku=4711", reason="502 Bad Gateway", document_ids=["doc-3"]))
+    return m.Findings(**{**paged(rows, 100), "kinds": kinds, **changes})
 
 
-def preview(_: dict[str, str], body: dict[str, Any]) -> tasks.SettleReply:
-    count, labels = 9812, [f"sku={number}" for number in range(10)]
-    kept = " Others stay as they are. 3: You may not change its DAG."
-    if "matching" not in body:
-        labels = [f"sku={4711 + int(name.rpartition('-')[2])}" for name in body.get("ids", ())]
-        labels += body.get("document_ids", ())
-        count, kept = len(labels), ""
+NO_FINDINGS = findings(rows=[], kinds={}, total=0)
+
+
+def preview(_: dict[str, str], body: dict[str, Any]) -> m.SettleReply:
+    m.SettleRequest.model_validate(body)
+    labels = [*(key for _, key, _ in body.get("ids", ())), *body.get("document_ids", ())]
     outcome = body["outcome"].replace("-", " ")
-    return tasks.SettleReply(
-        is_preview=True,
-        settled=count,
-        text=f"{count:,} entries would be settled as {outcome}. The next load does not send them again.{kept}",
-        labels=labels,
-        sites=[f"site '{SITE}' at service 'assistant.example.com'"],
-        confirmation=f"{count}-abc",
+    return m.SettleReply(
+        settled=len(labels),
+        text=f"{len(labels)} entries would be settled as {outcome}. The next load does not send them again.",
+        labels=labels[:10],
+        sites=[f"site '{SITE}' at service '{SERVICE}'"],
+        confirmation=f"{len(labels)}-abc",
     )
 
 
 def filled() -> dict[str, Any]:
     """The replies of a month after which something needs attention."""
-    unresolved = [
-        *(entry(at) for at in range(6)),
-        entry(6, is_alive=True, may_settle=False, state="claimed", error=None),
-    ]
-    superseded = [outdated("old", at) for at in range(4)]
-    stale = [outdated("gone", at, gone_at=NOW - timedelta(hours=5)) for at in range(4)]
-    drafts = [outdated("draft", at, status="draft") for at in range(3)]
-    asked = {"kind": "chat", "document_id": "req-9", "age_seconds": 340.0, "is_batch": True, "outcomes": []}
-    request = entry(9, **asked, may_settle=False, task=task("nightly", "ask"))
     here = f"tasks/kb/{RUN}"
-    judged = task_reply("evaluation", operator="AssistantEvaluateOperator", state="failed", evaluation=evaluation(0))
+    killed = BAD.model_copy(update={"outcome": "unfinished", "counts": {}, "ended_at": None, "seconds": None})
+    export = a_try(0, "export", counts={"rows": 120, "path": "s3://lake/statistics/date=2026-11-22"}, site_id="")
     return {
         "context": context(),
-        "summary": summary(),
-        "loads": m.Loads(**paged([BAD, GUIDES, *(load(number) for number in range(1, 12))], 5000)),
-        "documents": _documents(),
-        "entries/unresolved": m.Entries(**paged(unresolved, 12)),
-        "entries/doubled": m.Entries(**paged([])),
-        "entries/superseded": m.Entries(**paged(superseded, 31)),
-        "entries/stale": m.Entries(**paged(stale)),
-        "entries/draft": m.Entries(**paged(drafts, 6)),
-        "entries/open": m.Entries(**paged([request])),
-        "evaluations": evaluations(),
-        f"{here}/load_faq/-1": task_reply(),
+        "entries": entries,
+        "tries": tries,
+        "documents": documents(),
+        f"{here}/load_faq/-1": task_reply(killed, BAD),
         f"{here}/load_faq/-1/findings": findings(),
-        f"{here}/ask/-1": task_reply(
-            "chat_batch", operator="AssistantChatBatchOperator", state="success", batch=batch()
-        ),
-        f"{here}/ask/-1/findings": findings(kinds=[], rows=[], total=0),
-        f"{here}/judge/-1": judged,
-        # The task of the last evaluation in the lake.
-        f"tasks/evaluation/{RUN}/judge/-1": judged,
-        f"{here}/export/-1": task_reply(
-            "export",
-            state="success",
-            written=[
-                tasks.Written(
-                    name="statistics",
-                    path="s3://lake/statistics/ds=2026-11-22",
-                    rows=120,
-                    url="https://console.aws.amazon.com/s3/buckets/lake",
-                )
-            ],
-        ),
-        f"{here}/bash/-1": task_reply("other", operator="BashOperator"),
+        f"{here}/ask/-1": task_reply(BATCH, state="success"),
+        f"{here}/ask/-1/findings": NO_FINDINGS,
+        f"{here}/judge/-1": task_reply(evaluation(0), state="success"),
+        f"{here}/judge/-1/findings": NO_FINDINGS,
+        f"{here}/export/-1": task_reply(export, state="success"),
+        f"{here}/export/-1/findings": NO_FINDINGS,
+        f"{here}/bash/-1": task_reply(state="success", operator="BashOperator"),
         "settle/preview": preview,
-        "settle": lambda query, body: preview(query, body).model_copy(update={"is_preview": False}),
+        "settle": preview,
     }
 
 
@@ -259,7 +235,45 @@ def _tab(task_id: str) -> str:
     return f"dags/kb/runs/{RUN.replace('+', '%2B')}/tasks/{task_id}/plugin/assistant_task"
 
 
-PAGES = {
-    **{f"page-{view}": f"plugin/assistant?view={view}" for view in ("loads", "settle", "quality")},
-    **{f"tab-{name}": _tab(name) for name in ("load_faq", "ask", "judge", "export", "bash")},
-}
+PAGE = "plugin/assistant"
+TABS = {name: _tab(name) for name in ("load_faq", "ask", "judge", "export", "bash")}
+
+# -- the longest names ---------------------------------------------------------------------------------
+
+LONG_SITE = "support-centre-for-the-customers-of-all-brands-in-germany-austria-switzerland-01"
+SOURCE = "kb_of_all_departments.load_the_frequently_asked_questions_of_the_portal" * 2
+ARABIC = "كم من الوقت يستغرق استرداد المبلغ؟ / رقم 4711"
+KEYS = itertools.cycle(["sku=" + "4711-" * 399, ARABIC, f"{ARABIC} " * 40, "sku=1"])
+ERROR = (
+    f"POST /m2m/sites/{LONG_SITE}/documents/qa: 502 Bad Gateway. " + "The upstream server closed the connection. " * 30
+)
+LONG = {"source": SOURCE, "error": ERROR, "reason": ERROR, "dag_id": SOURCE, "task_id": SOURCE, "findings": SOURCE}
+
+
+def extremes() -> dict[str, Any]:
+    """The same replies with the longest names, keys in Arabic, and large numbers."""
+
+    def longer(reply: Any) -> Any:
+        if callable(reply):
+            return lambda query, body: longer(reply(query, body))
+        return _long(reply.model_dump(mode="json"), "") if isinstance(reply, BaseModel) else reply
+
+    return {path: longer(reply) for path, reply in filled().items()}
+
+
+def _long(value: Any, name: str) -> Any:
+    if isinstance(value, dict):
+        return {key: _long(one, key) for key, one in value.items()}
+    if name == "document_ids":
+        return [f"doc-{number}" for number in range(60)] + ["d" * 200]
+    if isinstance(value, list):
+        return [_long(one, name) for one in (value[:5] if name == "rows" else value)]
+    if name in {"total", "row"} and value:
+        return 10_000
+    if not isinstance(value, str):
+        return value
+    if name == "site_id" and value:
+        return LONG_SITE if value == SITE else ARABIC
+    if name in {"label", "key"}:
+        return next(KEYS)
+    return LONG.get(name, value)

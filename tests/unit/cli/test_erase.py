@@ -11,6 +11,7 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.asking.answers import SCOPE
 from airflow_provider_assistant.ledger import Ledger, sqlite_engine
+from airflow_provider_assistant.loading.findings import Finding
 from airflow_provider_assistant.storage.write import replace
 from tests.ledgers import Filler
 
@@ -61,8 +62,9 @@ def test_rows_of_the_person_are_erased_and_found_again_by_their_requests(erase, 
         fill.attempt(f"r-{session}", "created", kind="rating", remote_id=f"r-{session}", details=details)
     # A request of the session that the file does not name.
     fill.attempt("x", "created", kind="chat", remote_id="r-x", details={"session_id": SESSION, "mode": "async"})
+    fill.load(findings=[Finding("rejected", key, "refused") for key in (SESSION, OTHER, f"r-{SESSION}", "row 1")])
     ran = erase("--yes")
-    assert (ran.code, ran.json["counts"]) == (0, {"ledger": {"entries": 2}, str(files): {"rows": 1}})
+    assert (ran.code, ran.json["counts"]) == (0, {"ledger": {"entries": 2, "findings": 2}, str(files): {"rows": 1}})
     assert sessions(files / "answers.parquet") == [OTHER]
     assert erase("--yes").json["counts"] == {"ledger": {}, str(files): {}}
 

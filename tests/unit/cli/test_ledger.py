@@ -177,16 +177,16 @@ def test_a_service_gets_another_name(cli, fill):
 @pytest.mark.promise("command line", "The list of loads shows where the findings of each are.")
 def test_loads_are_listed_with_their_findings(cli, fill):
     fill.load(hours=3, outcome="failed", error="1 row was rejected")
-    fill.load(hours=2, outcome="succeeded with findings", findings="/lake/findings.parquet")
+    fill.load(hours=2, outcome="succeeded with findings", findings=[Finding("rejected", "key", "reason")])
     fill.load("other.kb", hours=1, site=SHOP, outcome=None)
     found = cli("ledger", "loads", "-o", "json").json
     assert [(load["outcome"], load["findings"], load["error"]) for load in found] == [
         ("unfinished", None, None),
-        ("succeeded with findings", "/lake/findings.parquet", None),
+        ("succeeded with findings", "/findings.parquet", None),
         ("failed", None, "1 row was rejected"),
     ]
     lines = cli("ledger", "loads", "--site", "help", "--limit", "1").lines
-    assert [line[-1] for line in lines] == ["findings", "/lake/findings.parquet"]
+    assert [line[-1] for line in lines] == ["findings", "/findings.parquet"]
     assert len(cli("ledger", "loads", "--source", "other.kb.load", "-o", "json").json) == 1
 
 

@@ -10,6 +10,8 @@ from airflow.providers.common.compat.sdk import TaskDeferred
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantLedgerError
 from airflow_provider_assistant.ledger import Outcome, RunRef, Site, chats, hash_of, queries, tries
 from airflow_provider_assistant.ledger.chats import RequestEnd
+from airflow_provider_assistant.ledger.settle import prune
+from airflow_provider_assistant.loading.findings import Finding
 from tests.unit.ledger.attempts import attempt, claim, labels, states
 from tests.unit.ledger.conftest import START
 from tests.unit.ledger.outage import away
@@ -99,13 +101,18 @@ class TestTries:
         assert ledger.read(queries.page_of_tries, source="source 1", outcome="succeeded").total == 2
         assert [row["source"] for row in ledger.read(queries.sources, START)] == ["source 1", "source 0"]
 
-    def test_the_latest_of_each_source_and_mapped_task(self, ledger, clock):
-        for number in range(9):
-            with recorded(ledger, clock, str(number), source=f"source {number % 2}"):
-                clock.advance(60)
-        latest = ledger.read(queries.latest_tries, START + timedelta(minutes=1), task_kind="load", count=2)
-        assert [row["token"] for row in latest] == ["8", "7", "6", "5"]
-        assert ledger.read(queries.latest_tries, START, task_kind="chat") == []
+    def test_the_first_findings_of_a_try_go_with_it(self, ledger, clock):
+        found = [Finding("rejected", f"key {number}", "empty", number) for number in range(3)]
+        for token in ("old", "new"):
+            with recorded(ledger, clock, token) as this:
+                this.first_findings = found
+            clock.advance(100)
+        assert ledger.read(queries.findings_of, "old", "rejected", limit=1, offset=1) == (
+            {"rejected": 3},
+            [{"kind": "rejected", "row": 1, "key": "key 1", "reason": "empty", "document_ids": []}],
+        )
+        prune(ledger, START + timedelta(seconds=50))
+        assert [ledger.read(queries.findings_of, token)[0] for token in ("old", "new")] == [{}, {"rejected": 3}]
 
     @pytest.mark.promise("ledger", "Documents over time fall when documents are removed, whatever is pruned.")
     def test_documents_by_day(self, ledger, clock):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from urllib.parse import quote
 
 import pytest
 import sqlalchemy as sa
@@ -13,7 +12,6 @@ from airflow_provider_assistant.ledger import Ledger, sqlite_engine
 from airflow_provider_assistant.ui.app import app
 from tests.ledgers import Filler
 from tests.task_runs import BUNDLE
-from tests.task_runs.run import Run
 
 HOSTILE = "<script>alert(1)</script>\x07=cmd()"
 
@@ -45,43 +43,6 @@ def as_user(_manager) -> Callable[..., TestClient]:
         return TestClient(app, headers={"Authorization": f"Bearer {token}"})
 
     return client
-
-
-class Result:
-    """The result in XCom of a task that has run."""
-
-    def __init__(self, run: Run) -> None:
-        self.dag_id, self.run_id = run.dag_id, run.run_id
-        self.path = f"{run.dag_id}/{quote(run.run_id, safe='')}/task/-1"
-
-    def put(self, text: str) -> None:
-        """Replace it by another JSON text, also one that Airflow would not write."""
-        from airflow.models import xcom
-        from airflow.utils.session import create_session
-
-        statement = "UPDATE xcom SET value = :text WHERE dag_id = :dag"
-        if hasattr(xcom, "XComModelV2"):  # Airflow 3.4
-            tasks = "SELECT id FROM task_instance WHERE dag_id = :dag"
-            statement = f"UPDATE xcom_v2 SET value = :text WHERE task_instance_id IN ({tasks})"
-        with create_session() as session:
-            changed = session.execute(sa.text(statement), {"text": text, "dag": self.dag_id})
-            assert changed.rowcount == 1
-
-    def operator(self, name: str) -> None:
-        """Replace the class of its operator."""
-        from airflow.models.taskinstance import TaskInstance
-        from airflow.utils.session import create_session
-
-        with create_session() as session:
-            session.execute(sa.update(TaskInstance).filter_by(dag_id=self.dag_id).values(operator=name))
-
-
-@pytest.fixture
-def result(run_stored: Callable[..., Run]) -> Result:
-    """The result of a task, which tests replace: to run one for each would take long."""
-    from airflow.sdk import task
-
-    return Result(run_stored(task(lambda: {"rows": 1}, task_id="task")))
 
 
 @pytest.fixture

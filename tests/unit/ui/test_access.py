@@ -14,23 +14,19 @@ TASK = {
     "task_id": "t",
     "map_index": "-1",
     "name": "assistant.mjs",
-    "which": "stale",
 }
-ENTRY = {"outcome": "not-created", "ids": ["WyJzIiwiayIsMV0="], "confirmation": "0-"}
+ENTRY = {"outcome": "not-created", "ids": [["s", "k", 1]], "confirmation": "0-"}
 # Route, and the status that a viewer, a user and an administrator get. Nobody else gets anything.
 SEEN, NO_REPORT = (200, 200, 200), (404, 404, 404)
 EXPECTED = {
     ("GET", "/static/{name}"): SEEN,
     ("GET", "/reports/{dag_id}/{run_id}/{task_id}/{map_index}"): NO_REPORT,
     ("GET", "/api/context"): SEEN,
-    ("GET", "/api/summary"): SEEN,
-    ("GET", "/api/loads"): SEEN,
+    ("GET", "/api/tries"): SEEN,
     ("GET", "/api/documents"): SEEN,
-    ("GET", "/api/entries/{which}"): SEEN,
-    ("GET", "/api/evaluations"): SEEN,
+    ("GET", "/api/entries"): SEEN,
     ("GET", "/api/tasks/{dag_id}/{run_id}/{task_id}/{map_index}"): SEEN,
     ("GET", "/api/tasks/{dag_id}/{run_id}/{task_id}/{map_index}/findings"): SEEN,
-    ("GET", "/api/tasks/{dag_id}/{run_id}/{task_id}/{map_index}/findings.csv"): NO_REPORT,
     ("POST", "/api/settle/preview"): (403, 200, 200),
     ("POST", "/api/settle"): (403, 409, 409),
 }
@@ -70,7 +66,7 @@ def test_what_each_role_may_read(as_user, fill, known_dags):
 @pytest.mark.parametrize("path", [path for method, path in EXPECTED if method == "POST"])
 def test_what_each_role_may_change(path, as_user, fill, known_dags):
     fill.attempt("a", "ambiguous")
-    listed = as_user("admin").get("/api/entries/unresolved").json()["rows"]
+    listed = as_user("admin").get("/api/entries").json()["rows"]
     # The confirmation is that of another list.
     body = {**ENTRY, "ids": [row["id"] for row in listed]}
     assert statuses(as_user, "POST", path, body) == EXPECTED["POST", path]

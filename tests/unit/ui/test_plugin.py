@@ -7,7 +7,7 @@ import importlib
 import pytest
 
 from airflow_provider_assistant import __version__
-from airflow_provider_assistant.operators import chat_batch, documents, evaluation, feedback_batch
+from airflow_provider_assistant.operators import chat_batch, documents, evaluation, feedback_batch, retention
 from airflow_provider_assistant.transfers import (
     ledger_to_parquet,
     limits_to_parquet,
@@ -43,7 +43,7 @@ def test_pages_are_registered_as_airflow_accepts_them():
 
 
 def test_the_tab_is_for_every_operator_that_has_something_to_show():
-    modules = (chat_batch, documents, evaluation, feedback_batch)
+    modules = (chat_batch, documents, evaluation, feedback_batch, retention)
     modules += (
         ledger_to_parquet,
         limits_to_parquet,
@@ -57,5 +57,5 @@ def test_the_tab_is_for_every_operator_that_has_something_to_show():
         for name, found in vars(module).items()
         if isinstance(found, type) and found.__module__ == module.__name__ and name.endswith("Operator")
     }
-    # The base of others.
-    assert concrete - {"AssistantLoadRowsOperator", "LedgerExportOperator"} == set(plugin.KINDS)
+    # The bases of others.
+    assert concrete - {"AssistantLoadRowsOperator", "LedgerExportOperator"} == set(plugin.OPERATORS)
