@@ -12,7 +12,7 @@ from airflow_provider_assistant.asking.ask import Asking
 from airflow_provider_assistant.asking.batch import AskJob, Batch
 from airflow_provider_assistant.asking.questions import Questions, read_questions
 from airflow_provider_assistant.cli.golden_input import GoldenSet
-from airflow_provider_assistant.cli.interruptions import Interruptions
+from airflow_provider_assistant.cli.interruptions import ending
 from airflow_provider_assistant.cli.output import Console
 from airflow_provider_assistant.cli.rows import command_run, pairs
 from airflow_provider_assistant.cli.unfinished import Unfinished
@@ -52,12 +52,12 @@ def ask(
     args: argparse.Namespace,
     hook: AssistantHook,
     run: Unfinished,
-    signals: Interruptions,
 ) -> pa.Table:
     """
     Ask the questions that have no answer yet, wait, and return all answers.
 
-    :param signals: End the asking; what was answered is kept.
+    A signal ends the asking; what was answered is kept.
+
     :raises AssistantError: No question got an answer.
     """
     site_id = hook.resolve_site_id()
@@ -74,7 +74,7 @@ def ask(
     with run.ledger() as ledger:
         asking = Asking(job, questions, output, ledger, hook.site(), "airflow assistant evaluate", command_run())
         progress = out.progress(f"asking {site_id}")
-        with asking.opened() as batch, signals.ending(batch.end):
+        with asking.opened() as batch, ending(batch.end):
             with progress as shown, _watched(batch, len(questions.rows), shown):
                 batch.run()
             table = asking.finish().table

@@ -12,7 +12,7 @@ from typing import Any
 
 from airflow.cli.cli_config import ActionCommand, Arg, GroupCommand
 
-from airflow_provider_assistant.cli.arguments import COMMON
+from airflow_provider_assistant.cli.definition import COMMON
 from airflow_provider_assistant.cli.definition import get_cli_commands
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "command-line.md"
