@@ -30,8 +30,8 @@ class Console:
     """
     Standard output and standard error of one command.
 
-    :param output: Format of the result: ``table``, ``plain`` (lines with tabs between fields), ``json`` or ``yaml``. Programs
-        that read the last two get no messages for people.
+    :param output: Format of the result: ``table``, ``plain`` (lines with tabs between fields), ``json`` or ``yaml``.
+        Programs that read the last two get no messages for people.
     """
 
     def __init__(self, output: str = "table") -> None:
@@ -91,8 +91,8 @@ class Console:
     def _table(self, rows: Sequence[Mapping[str, Any]]) -> None:
         if self.output == "plain":
             # Airflow's own format aligns the fields with spaces, and reads the key 1.10 as a number.
-            for row in [rows[0].keys(), *(row.values() for row in rows)]:
-                self._write("\t".join(map(self._cell, row)))
+            for cells in [rows[0], *(row.values() for row in rows)]:
+                self._write("\t".join([self._cell(value) for value in cells]))
             return
         self._out.print_as_table([{name: self._cell(value) for name, value in row.items()} for row in rows[:SHOWN]])
         if len(rows) > SHOWN:

@@ -18,10 +18,10 @@ def test_the_list_of_a_site(cli, monkeypatch):
         for number in range(7):
             site.store(f"Title {number}", "Text", active=number % 2 == 0)
         connected(monkeypatch, site)
-        ran = cli("documents", "list")
+        ran = cli("documents", "list", "-o", "plain")
         as_json = cli("documents", "list", "-o", "json").json
     assert ran.code == 0
-    assert ran.lines[0] == ["id", "state", "status", "title", "created", "updated"]
+    assert ran.lines[0] == ["document_id", "state", "status", "title", "created_at", "updated_at"]
     assert [line[:4] for line in ran.lines[1:3]] == [
         ["d00001", "active", "active", "Title 0"],
         ["d00002", "draft", "draft", "Title 1"],
@@ -84,7 +84,7 @@ def test_a_site_without_a_list(cli, monkeypatch):
         connected(monkeypatch, site)
         ran = cli("documents", "check")
         assert not site.changes
-    assert ran.code == 3
+    assert ran.code == 2
     assert "404" in ran.err
 
 
