@@ -44,6 +44,7 @@ def test_a_reply_is_shown_as_it_is(argv, path, wire, cli):
         (["usage"], "below the base URL"),
         (["//elsewhere.example/x"], "below the base URL"),
         (["limits", "--param", "page"], "--param"),
+        (["limits", "--param", "=x"], "--param"),
     ],
 )
 def test_what_is_invalid_is_exit_code_2(argv, part, wire, cli):
