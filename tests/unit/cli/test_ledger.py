@@ -31,7 +31,6 @@ def listed(cli):
     return keys
 
 
-
 def test_an_empty_ledger(cli):
     assert cli("ledger", "list", "-o", "json").json["states"] == []
     ran = cli("ledger", "list", "--state", "unresolved")

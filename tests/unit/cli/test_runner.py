@@ -105,7 +105,8 @@ def test_the_first_signal_ends_gently_and_the_second_one_at_once(ran, capsys):
 
 
 @pytest.mark.promise("command line", "Standard output has the result of a command and nothing else.")
-def test_standard_output_has_the_result_and_nothing_else(_as_before, capsys):
+@pytest.mark.usefixtures("_as_before")
+def test_standard_output_has_the_result_and_nothing_else(capsys):
     @command
     def talkative(out, args):
         print("Airflow's log, which begins with its database")
