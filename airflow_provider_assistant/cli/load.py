@@ -56,11 +56,15 @@ def load(out: Console, args: argparse.Namespace) -> int:
     except (AssistantError, KeyboardInterrupt) as error:
         if running is None or not (failure or running.counts.rows):
             raise
-        _show(out, args, running, site_id, str(error) or "interrupted")
+        message = str(error) or "interrupted"
+        if failure and args.dry_run:
+            # What is safe, and what to do, are those of a load.
+            message = failure.happened
+        _show(out, args, running, site_id, message)
         counts = running.counts
         is_of_all_rows = running.cause and not (counts.created or counts.rejected)
         if failure and not is_of_all_rows:
-            out.error(str(failure))
+            out.error(message)
             return WRONG
         if not args.dry_run:
             # For programs as well.

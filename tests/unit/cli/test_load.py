@@ -62,6 +62,8 @@ def test_a_dry_run_sends_nothing_and_says_what_a_load_then_does(load, connect, f
     assert counts(planned, *names) == counts(loaded, *names)
     assert counts(planned, "dry_run", "sent", "deleted") == (True, ["1", "4"], 2)
     assert planned.code == loaded.code == 1
+    assert planned.err.splitlines()[-1].startswith("error: 1 row was rejected, more than max_rejected=0 allows")
+    assert ("are loaded" in planned.err, "are loaded" in loaded.err) == (False, True)
     kinds = [sorted(one["kind"] for one in ran.json["listed"]) for ran in (planned, loaded)]
     assert kinds[0] == kinds[1]
     assert shown[-4:-1] == [["would send"], ["1"], ["4"]]
@@ -106,7 +108,7 @@ def test_findings_are_shown(load, cli, tmp_path, ledger_home, service):
     file = rows(tmp_path / "faq.csv", ("1", "Refunds", "In five days."), ("2", "Hours", ""))
     service.behave(document_status="draft")
     ran = load("-o", "plain", file=file)
-    assert (ran.code, "Activate these documents" in ran.err) == (1, True)
+    assert (ran.code, "Activate these documents" in ran.err, "warning: Row" in ran.err) == (1, True, False)
     assert ["rejected", "2", "2", f"{file}, line 3: column 'answer' is empty"] in ran.lines
     assert [line[0] for line in ran.lines].count("draft") == 1
     (path,) = (ledger_home / "assistant_loads").rglob("*.parquet")
