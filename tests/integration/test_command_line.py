@@ -163,7 +163,7 @@ def test_airflow_exits_with_the_code_of_an_error(service, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["airflow", "assistant", "read", "limits"])
     with pytest.raises(SystemExit) as end:
         airflow_main()
-    assert end.value.code == 3
+    assert end.value.code == 2
     said = capsys.readouterr()
     assert own_output(said.out) == ""
     assert own_lines(said.err)[-1].startswith("error: ")
