@@ -101,8 +101,8 @@ def open_hook(out: Console, args: argparse.Namespace, *, waits: bool = False) ->
     hook = AssistantHook(args.conn_id, tenant_id=getattr(args, "tenant", None), site_id=getattr(args, "site", None))
     if not waits:
         client = hook.settings.client
-        attempts = min(client.retry.attempts, 2)
-        hook.settings = replace(hook.settings, client=client.retrying(attempts=attempts, initial_backoff=0.1))
+        client = client.retrying(attempts=min(client.retry.attempts, 2), initial_backoff=0.05)
+        hook.settings = replace(hook.settings, client=replace(client, longest_connect=3.0))
     return hook
 
 
