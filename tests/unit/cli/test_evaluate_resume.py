@@ -64,21 +64,15 @@ def test_after_a_signal_the_same_command_polls_what_was_sent(evaluate, service, 
     assert not list((tmp_path / "airflow-home").glob("assistant_evaluations/*"))
 
 
-def test_other_arguments_are_another_evaluation(evaluate, service):
-    service.behave(processing_seconds=3600)
-    assert evaluate("--timeout", "0.2").code == 2
-    service.behave(processing_seconds=0)
-    assert evaluate("--repeat", "2", "--mode", "sync").code == 0
-    assert len(asked(service)) == 15
-
-
-def test_requests_that_timed_out_are_polled_again(evaluate, service):
+def test_requests_that_timed_out_are_polled_again_by_the_same_arguments(evaluate, service):
     service.behave(processing_seconds=3600)
     ran = evaluate("--timeout", "0.2")
     assert (ran.code, "the same command goes on" in ran.err) == (2, True), ran.err
     service.behave(processing_seconds=0)
     ran = evaluate("-o", "json")
     assert (ran.code, ran.json["answered"], len(asked(service))) == (0, 5, 5), ran.err
+    assert evaluate("--repeat", "2", "--mode", "sync").code == 0
+    assert len(asked(service)) == 15
 
 
 def test_a_judge_that_is_down_loses_neither_answers_nor_verdicts(judged, judge, service, tmp_path):
