@@ -16,6 +16,9 @@ class FullDisk:
     def __str__(self) -> str:
         return str(self._path)
 
+    def __fspath__(self) -> str:
+        return str(self._path)
+
     def open(self, mode: str) -> Any:
         """Open the file."""
         return _FullFile(self._path.open(mode), self._size)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_assistant.asking.batch import AskJob, Batch
 from airflow_provider_assistant.asking.questions import Questions, read_questions
 from airflow_provider_assistant.cli.golden_input import GoldenSet
-from airflow_provider_assistant.cli.interruptions import Interruptions
+from airflow_provider_assistant.cli.interruptions import ending
 from airflow_provider_assistant.cli.output import Console
 from airflow_provider_assistant.cli.rows import command_run, pairs
 from airflow_provider_assistant.cli.unfinished import Unfinished
@@ -46,12 +46,12 @@ def ask(
     args: argparse.Namespace,
     hook: AssistantHook,
     run: Unfinished,
-    signals: Interruptions,
 ) -> pa.Table:
     """
     Ask the questions that have no answer yet, wait, and return all answers.
 
-    :param signals: End the asking; what was answered is kept.
+    A signal ends the asking; what was answered is kept.
+
     :raises AssistantError: No question got an answer.
     """
     site = hook.site()
@@ -67,7 +67,7 @@ def ask(
         poll_interval=args.poll_interval,
     )
     questions = _questions(golden, args)
-    with run.ledger() as ledger, Batch(job, ledger, questions).opened() as batch, signals.ending(batch.end):
+    with run.ledger() as ledger, Batch(job, ledger, questions).opened() as batch, ending(batch.end):
         with out.progress(f"asking {site.site_id}") as shown:
             batch.run(on_progress=shown)
         table, _ = batch.finish()

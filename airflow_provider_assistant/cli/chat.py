@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from airflow_provider_assistant.cli.output import Console
-from airflow_provider_assistant.cli.runner import LATER, OK, command, exit_code, failed, open_hook
+from airflow_provider_assistant.cli.runner import OK, command, failed, open_hook
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 
@@ -30,7 +30,7 @@ def chat(out: Console, args: argparse.Namespace) -> int:
             _print_result(out, _answer(out, hook, session_id, message, args))
         except AssistantError as error:
             # At a terminal, continue after temporary errors. A script must fail if an answer is missing.
-            if not is_person or exit_code(error) != LATER:
+            if not is_person or not error.retryable:
                 raise
             failed(out, error)
     if is_person:

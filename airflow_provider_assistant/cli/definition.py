@@ -1,29 +1,236 @@
-"""Definitions of the commands, in the form that Airflow expects from a provider."""
+"""
+Definitions of the commands, in the form that Airflow expects from a provider.
+
+Every command of Airflow reads this module: it imports as little as possible.
+"""
 
 from __future__ import annotations
 
-from airflow.cli.cli_config import ActionCommand, Arg, GroupCommand, lazy_load_command
+from typing import Any
 
-from airflow_provider_assistant.cli.arguments import (
-    COMMON,
-    CONNECTION,
-    ENTRIES,
-    GOLDEN,
-    LOAD_OPTIONS,
-    ONLY_SITE,
-    ONLY_SOURCE,
-    ROWS,
-    SETTLED,
-    SITE,
-    TENANT,
-)
+from airflow.cli.cli_config import ARG_OUTPUT, ARG_VERBOSE, ActionCommand, Arg, GroupCommand, lazy_load_command
+
+from airflow_provider_assistant.loading.options import DEFAULTS, OPTIONS, Option
 
 EPILOG = (
-    "Exit codes: 0 success; 1 the command ran and found a problem (a smoke step, rows of a load, a ledger entry, a "
-    "failed gate); 2 evaluate could not judge, or invalid arguments, input or connection; 3 the service rejected the "
-    "request (400, 401, 403, 404); 4 the service failed, is busy or cannot be reached: try again later; 5 the ledger "
-    "cannot be used; 70 a bug; 130 or 143 interrupted."
+    "Exit codes: 0 success; 1 the command found something that a person should look at; 2 it could not run, and its "
+    "last line says why; 130 it was interrupted."
 )
+# Words of the ledger, which is not imported here.
+STATES = ("created", "unresolved", "doubled", "superseded", "stale", "draft", "rejected", "failed", "open")
+KINDS = ("file", "text", "qa", "chat", "rating")
+SETTLED = ("created", "not-created", "removed")
+COMMON = (ARG_OUTPUT, ARG_VERBOSE)
+
+
+def _option(flags: str, metavar: str, text: str, **more: Any) -> Arg:
+    return Arg(tuple(flags.split()), metavar=metavar, help=text, **more)
+
+
+def _choice(flag: str, choices: tuple[str, ...], text: str, **more: Any) -> Arg:
+    return Arg((flag,), choices=choices, help=text, **more)
+
+
+def _repeatable(flag: str, metavar: str, text: str) -> Arg:
+    return Arg((flag,), metavar=metavar, action="append", help=f"{text}; repeatable")
+
+
+def _switch(flag: str, text: str) -> Arg:
+    return Arg((flag,), action="store_true", help=text)
+
+
+def _load_option(name: str, option: Option) -> Arg:
+    flag, default = f"--{name.replace('_', '-')}", getattr(DEFAULTS, name)
+    if option.choices:
+        return _choice(flag, option.choices, option.help, default=default)
+    if default is False:
+        return _switch(flag, option.help)
+    return _option(flag, "N", option.help, type=float, default=default)
+
+
+def _command(name: str, function: str, text: str, *args: Arg) -> ActionCommand:
+    """
+    Define a command.
+
+    :param function: Its module and function.
+    """
+    return ActionCommand(
+        name=name,
+        help=text,
+        func=lazy_load_command(f"airflow_provider_assistant.cli.{function}"),
+        args=(*args, *COMMON),
+        epilog=EPILOG,
+    )
+
+
+def _group(name: str, text: str, *commands: ActionCommand) -> GroupCommand:
+    return GroupCommand(name=name, help=text, epilog=EPILOG, subcommands=commands)
+
+
+# One argument a line.
+# fmt: off
+CONNECTION = _option("-c --conn-id", "CONN_ID", "Airflow connection of type assistant", default="assistant_default")
+SITE = _option("--site", "SITE_ID", "site (default: that of the connection)")
+TENANT = _option("--tenant", "TENANT_ID", "tenant (default: that of the connection)")
+DRY_RUN = _switch("--dry-run", "change nothing; show the counts")
+# Arguments that select entries of the ledger.
+ONLY_SITE = _option("--site", "SITE_ID", "only this site (default: all sites)")
+ONLY_SOURCE = _option("--source", "NAME", "only this source (default: all sources)")
+ENTRIES = (
+    _choice("--state", STATES, "only entries of this list"),
+    _choice("--kind", KINDS, "only this kind (default: all kinds)"),
+    ONLY_SITE,
+    ONLY_SOURCE,
+    _option("--key", "TEXT", "only entries whose key contains this text (default: all)"),
+)
+# Arguments that determine the keys and contents of the rows of a file. They must match those of the operator, or the
+# ledger does not recognise the rows.
+COLUMN = _repeatable("--column", "FIELD=COLUMN", "take a field from a column of another name")
+FORMAT = (
+    _repeatable("--csv-option", "NAME=VALUE", "format of CSV, such as delimiter=;, see csv_options of the operators"),
+    _option("--encoding", "NAME", "encoding of a CSV or JSON file, such as cp1252 (default: utf-8)"),
+)
+ROWS = (
+    SITE,
+    _option("--source-name", "NAME", "name of the source in the ledger, dag_id.task_id for a task (default: the path)"),
+    _option("--namespace", "NAME", "separate the keys of this load from those of other loads"),
+    _repeatable("--group", "COLUMN", "column with the page, file or ticket of a row (default: no groups)"),
+    _choice("--kind", ("qa", "text"), "kind of document to create per row", default="qa"),
+    COLUMN,
+    _repeatable("--constant", "FIELD=VALUE", "set a field to one value for all rows"),
+    _repeatable("--key", "COLUMN", "column that identifies a row (default: the whole row)"),
+    *FORMAT,
+    _switch("--allow-empty", "succeed if the file has no rows"),
+)
+# How the commands read a golden set.
+GOLDEN = (
+    _option("--gate", "FILE", "YAML file with scorers, judge, pass_if, gate and refusal_phrases, as in the operator"),
+    COLUMN,
+    _repeatable("--key", "COLUMN", "column that identifies a question (default: key, or else the message)"),
+    *FORMAT,
+)
+
+COMMANDS = (
+    _command("smoke", "smoke.smoke", "Run the smoke test: try each route that a production setup needs",
+        CONNECTION, SITE, TENANT,
+        _option("--document", "FILE", "file to upload (default: a small built-in file)"),
+        _option("--question", "TEXT", "question to ask (default: one about the built-in file)"),
+        _option("--timeout", "SECONDS", "longest wait for the async answer, in seconds", type=float, default=120.0),
+    ),
+    _group("documents", "List the documents of a site, and compare them with the ledger",
+        _command("list", "documents.list_documents", "List the documents of a site, with their states",
+            CONNECTION, SITE),
+        _command("check", "documents.check", "Read the list of documents, and show what is understood of it",
+            CONNECTION, SITE),
+        _command("reconcile", "documents.reconcile_documents", "Compare the ledger with a site, and correct it",
+            _option("file", "FILE", "the complete source, as load reads it, to restore a lost ledger", nargs="?"),
+            _switch("--apply", "record what was found (default: only show it)"),
+            CONNECTION,
+            *ROWS,
+        ),
+    ),
+    _command("read", "read.read", "Show the reply of a route, such as the usage or the sessions",
+        _option("what", "NAME|PATH", "limits, statistics, or a path such as /m2m/tenants/acme-inc/usage"),
+        CONNECTION, SITE, TENANT,
+        _repeatable("--param", "NAME=VALUE", "parameter of the query"),
+    ),
+    _command("chat", "chat.chat", "Chat with the assistant in one session",
+        CONNECTION, SITE,
+        _option("-m --message", "TEXT", "send one message and exit (default: each input line is a message)"),
+        _option("--session", "SESSION_ID", "continue a session (default: a new session)"),
+        _option("--email", "ADDRESS", "e-mail address of the end user"),
+        _option("--language", "CODE", "language code of the replies, such as en"),
+    ),
+    _command("load", "load.load", "Load a file of rows, each row once",
+        _option("file", "FILE", "path, glob, folder or object storage URL of Parquet, CSV or JSON"),
+        CONNECTION,
+        *ROWS,
+        _switch("--dry-run", "send no row; show what would be sent"),
+        *(_load_option(name, option) for name, option in OPTIONS.items()),
+        _option("--findings", "FILE", "Parquet file for the findings (default: in [assistant] findings_folder)"),
+    ),
+    _command("findings", "findings.findings", "Show the findings of a load: the rows that a person should look at",
+        _option("file", "FILE", "findings file: a local path or an object storage URL"),
+        _repeatable("--finding", "KIND", "only this kind of finding, such as superseded"),
+    ),
+    _command("evaluate", "evaluate.evaluate", "Ask a golden set, score the answers and check a gate",
+        _option("file", "FILE", "the golden set: Parquet, CSV or JSON; optional with --answers", nargs="?"),
+        CONNECTION, SITE,
+        _option("--against", "PATH", "compare with an earlier evaluation: its folder or scores.parquet"),
+        _option("--answers", "FILE", "score these saved answers, and ask nothing"),
+        _option("--repeat", "N", "number of times to ask each question", type=int, default=1),
+        _option("--session", "COLUMN", "column with the conversation of each question; only with --turn"),
+        _option("--turn", "COLUMN", "column with the number of each question within its conversation"),
+        _option("--junit", "FILE", "write the verdict as JUnit XML"),
+        _option("--report", "FILE", "write the report as HTML"),
+        _option("--save", "FOLDER", "write answers, scores, report and summary, for a later --against"),
+        _choice("--mode", ("async", "sync"), "submit all questions and poll, or wait for each", default="async"),
+        _option("--timeout", "SECONDS", "longest wait for answers once all are asked", type=float, default=3600.0),
+        _option("--poll-interval", "SECONDS", "longest time between two polls of a request", type=float, default=5.0),
+        *GOLDEN,
+    ),
+    _group("golden-set", "Check golden sets",
+        _command("check", "golden_set.check", "List contradictions and what is missing",
+            _option("file", "FILE", "the golden set: Parquet, CSV or JSON"),
+            *GOLDEN,
+        ),
+    ),
+    _group("knowledge", "Look at the documents that a folder or a website becomes",
+        _command("preview", "knowledge.preview", "Show chunks, and what was left out and why",
+            _option("source", "PATH|URL", "file, folder or glob; or the address of a website"),
+            _option("--size", "N", "maximum characters of a chunk", type=int, default=2000),
+            _option("--base-url", "URL", "address of the folder on the web"),
+            _repeatable("--select", "CSS", "content of HTML"),
+            _repeatable("--remove", "CSS", "parts of HTML that are not content, besides the default"),
+            _option("--max-documents", "N", "files or pages to read (default: 100 pages, all files)", type=int),
+            _option("--requests-per-second", "N", "requests to a website per second at most", type=float, default=1.0),
+            _switch("--private-networks", "allow private, loopback and link-local IP addresses of a website"),
+            _switch("--strict", "fail if something is left out that could hide lost content"),
+        ),
+    ),
+    _group("ledger", "Inspect and correct the ledger, the record of what was sent",
+        _command("list", "ledger.list_entries", "List the entries of a state, or count those of all",
+            *ENTRIES,
+        ),
+        _command("resolve", "ledger.resolve", "Record what became of entries: of one with an id, or of all that match",
+            _choice("--as", SETTLED, "what you found on the site, or removed from it", dest="outcome", required=True),
+            _option("--id", "ID", "id of the document, or of the request that was found"),
+            *ENTRIES,
+            _option("--confirm", "TEXT", "settle without asking what the same command has shown with this text"),
+        ),
+        _command("rename", "ledger.rename", "Give a service another name, such as that of its new address",
+            _option("old", "OLD", "name of the service in the ledger, see ledger list"),
+            _option("new", "NEW", "its new name, which the connection has"),
+            DRY_RUN,
+            ONLY_SITE,
+        ),
+        _command("loads", "ledger.loads", "List the latest loads with their counts, and where their findings are",
+            ONLY_SITE,
+            ONLY_SOURCE,
+            _option("--limit", "N", "maximum number of loads", type=int, default=20),
+        ),
+        _command("prune", "ledger.prune", "Delete old entries that are no longer needed, and old findings files",
+            _option("--older-than", "DAYS", "age of what is deleted, in days", type=int, required=True),
+            DRY_RUN,
+        ),
+    ),
+    _command("erase", "erase.erase_person", "Erase the rows of a person, and the evaluations of their answers",
+        _repeatable("--session", "SESSION_ID", "session of the person"),
+        _repeatable("--email", "ADDRESS", "e-mail address of the person"),
+        _option("--lake", "PATH", "folder of the datasets (default: [assistant] lake_path)"),
+        _repeatable("--path", "PATH", "further folder or file: answers of chat batches, evaluations, findings"),
+        _option("--warehouse-conn-id", "CONN_ID", "PostgreSQL connection of the warehouse"),
+        _option("--schema", "NAME", "schema of the warehouse", default="assistant"),
+        DRY_RUN,
+        _switch("--yes", "do not ask before erasing"),
+    ),
+    _command("sandbox", "sandbox.sandbox", "Run the embedded service, for development and tests",
+        _option("--port", "PORT", "port to listen on; 0 lets the system choose one", type=int),
+        _option("flags", "-- FLAG", "more flags of the embedded service, after --", nargs="*"),
+    ),
+)
+
+# fmt: on
 
 
 def get_cli_commands() -> list[GroupCommand]:
@@ -37,320 +244,3 @@ def get_cli_commands() -> list[GroupCommand]:
             subcommands=COMMANDS,
         )
     ]
-
-
-def _command(name: str, text: str, *args: Arg, function: str | None = None) -> ActionCommand:
-    module = function or f"{name}.{name}"
-    return ActionCommand(
-        name=name,
-        help=text,
-        func=lazy_load_command(f"airflow_provider_assistant.cli.{module}"),
-        args=(*args, *COMMON),
-        epilog=EPILOG,
-    )
-
-
-COMMANDS = (
-    _command(
-        "smoke",
-        "Run the smoke test: try each route that a production setup needs",
-        CONNECTION,
-        SITE,
-        TENANT,
-        Arg(("--document",), metavar="FILE", help="file to upload (default: a small built-in file)"),
-        Arg(("--question",), metavar="TEXT", help="question to ask (default: one about the built-in file)"),
-        Arg(
-            ("--timeout",),
-            type=float,
-            default=120.0,
-            metavar="SECONDS",
-            help="longest wait for the async answer, in seconds",
-        ),
-    ),
-    GroupCommand(
-        name="documents",
-        help="List the documents of a site, and compare them with the ledger",
-        epilog=EPILOG,
-        subcommands=(
-            _command(
-                "list",
-                "List the documents of a site, with their states",
-                CONNECTION,
-                SITE,
-                function="documents.list_documents",
-            ),
-            _command(
-                "check",
-                "Read the list of documents, and show what is understood of it",
-                CONNECTION,
-                SITE,
-                function="documents.check",
-            ),
-            _command(
-                "reconcile",
-                "Compare the ledger with the documents of a site, and correct it",
-                Arg(
-                    ("file",),
-                    metavar="FILE",
-                    nargs="?",
-                    help="the complete source, as load reads it, to restore a lost ledger (default: none)",
-                ),
-                Arg(("--apply",), action="store_true", help="record what was found (default: only show it)"),
-                CONNECTION,
-                *ROWS,
-                function="documents.reconcile_documents",
-            ),
-        ),
-    ),
-    _command(
-        "read",
-        "Show the reply of a route, such as the usage or the sessions",
-        Arg(
-            ("what",),
-            metavar="NAME|PATH",
-            help="limits, statistics, or the path of any other route, such as /m2m/tenants/acme-inc/usage",
-        ),
-        CONNECTION,
-        SITE,
-        TENANT,
-        Arg(("--param",), action="append", metavar="NAME=VALUE", help="parameter of the query; repeatable"),
-    ),
-    _command(
-        "chat",
-        "Chat with the assistant in one session",
-        CONNECTION,
-        SITE,
-        Arg(
-            ("-m", "--message"),
-            metavar="TEXT",
-            help="send one message and exit (default: each input line is a message)",
-        ),
-        Arg(("--session",), metavar="SESSION_ID", help="continue a session (default: a new session)"),
-        Arg(("--email",), metavar="ADDRESS", help="e-mail address of the end user"),
-        Arg(("--language",), metavar="CODE", help="language code of the replies, such as en"),
-    ),
-    _command(
-        "load",
-        "Load a file of rows, each row once",
-        Arg(("file",), metavar="FILE", help="path, glob, folder or object storage URL of Parquet, CSV or JSON"),
-        CONNECTION,
-        *ROWS,
-        Arg(("--dry-run",), action="store_true", help="send no row; show what would be sent"),
-        *LOAD_OPTIONS,
-        Arg(
-            ("--findings",),
-            metavar="FILE",
-            help="Parquet file for the findings (default: in [assistant] findings_folder)",
-        ),
-    ),
-    _command(
-        "findings",
-        "Show the findings of a load: the rows that a person should look at",
-        Arg(("file",), metavar="FILE", help="findings file: a local path or an object storage URL"),
-        Arg(
-            ("--finding",),
-            action="append",
-            metavar="KIND",
-            help="only this kind of finding, such as superseded; repeatable",
-        ),
-    ),
-    _command(
-        "evaluate",
-        "Ask a golden set, score the answers and check a gate, for continuous integration",
-        Arg(
-            ("file",),
-            metavar="FILE",
-            nargs="?",
-            help="the golden set: Parquet, CSV or JSON, local or in object storage; optional with --answers",
-        ),
-        Arg(
-            ("-c", "--conn-id"),
-            metavar="CONN_ID",
-            help="Airflow connection of type assistant (default: ASSISTANT_BASE_URL and ASSISTANT_API_KEY of the "
-            "environment, or else assistant_default)",
-        ),
-        SITE,
-        Arg(("--against",), metavar="PATH", help="compare with an earlier evaluation: its folder or scores.parquet"),
-        Arg(("--answers",), metavar="FILE", help="score these saved answers, and ask nothing"),
-        Arg(("--repeat",), type=int, default=1, metavar="N", help="number of times to ask each question"),
-        Arg(("--session",), metavar="COLUMN", help="column with the conversation of each question; only with --turn"),
-        Arg(("--turn",), metavar="COLUMN", help="column with the number of each question within its conversation"),
-        Arg(("--junit",), metavar="FILE", help="write the verdict as JUnit XML"),
-        Arg(("--report",), metavar="FILE", help="write the report as HTML"),
-        Arg(
-            ("--save",),
-            metavar="FOLDER",
-            help="write answers, scores, report and summary, for a later --against",
-        ),
-        Arg(
-            ("--mode",),
-            choices=("async", "sync"),
-            default="async",
-            help="async submits all questions and polls; sync waits for each answer",
-        ),
-        Arg(
-            ("--timeout",),
-            type=float,
-            default=3600.0,
-            metavar="SECONDS",
-            help="longest wait for the answers after all questions have been submitted, in seconds",
-        ),
-        Arg(
-            ("--poll-interval",),
-            type=float,
-            default=5.0,
-            metavar="SECONDS",
-            help="longest time between two polls of one request, in seconds",
-        ),
-        *GOLDEN,
-    ),
-    GroupCommand(
-        name="golden-set",
-        help="Check golden sets",
-        epilog=EPILOG,
-        subcommands=(
-            _command(
-                "check",
-                "List missing expectations and contradictions, and refuse what evaluate would refuse",
-                Arg(("file",), metavar="FILE", help="the golden set: Parquet, CSV or JSON"),
-                *GOLDEN,
-                function="golden_set.check",
-            ),
-        ),
-    ),
-    GroupCommand(
-        name="knowledge",
-        help="Look at the documents that a folder or a website becomes",
-        epilog=EPILOG,
-        subcommands=(
-            _command(
-                "preview",
-                "Show the chunks of files or pages, and what was left out and why; nothing is sent",
-                Arg(("source",), metavar="PATH|URL", help="file, folder or glob; or the address of a website"),
-                Arg(("--size",), type=int, default=2000, metavar="N", help="maximum characters of a chunk"),
-                Arg(("--base-url",), metavar="URL", help="address of the folder on the web"),
-                Arg(("--select",), action="append", metavar="CSS", help="content of HTML; repeatable"),
-                Arg(
-                    ("--remove",),
-                    action="append",
-                    metavar="CSS",
-                    help="parts of HTML that are not content, besides the default; repeatable",
-                ),
-                Arg(
-                    ("--max-documents",),
-                    type=int,
-                    metavar="N",
-                    help="number of files or pages after which the preview ends (default: 100 pages, all files)",
-                ),
-                Arg(
-                    ("--requests-per-second",),
-                    type=float,
-                    default=1.0,
-                    metavar="N",
-                    help="maximum number of requests per second to a website",
-                ),
-                Arg(
-                    ("--private-networks",),
-                    action="store_true",
-                    help="allow private, loopback and link-local IP addresses of a website",
-                ),
-                Arg(
-                    ("--strict",),
-                    action="store_true",
-                    help="fail if something is left out that could hide lost content",
-                ),
-                function="knowledge.preview",
-            ),
-        ),
-    ),
-    GroupCommand(
-        name="ledger",
-        help="Inspect and correct the ledger, the record of effects",
-        epilog=EPILOG,
-        subcommands=(
-            _command(
-                "list",
-                "List the entries of a state, such as those whose outcome is not known, or count those of all",
-                *ENTRIES,
-                function="ledger.list_entries",
-            ),
-            _command(
-                "resolve",
-                "Record what became of entries: of one with an id, or of all that match",
-                Arg(
-                    ("--as",),
-                    dest="outcome",
-                    choices=SETTLED,
-                    required=True,
-                    help="what you found on the site; removed: the document was deleted",
-                ),
-                Arg(
-                    ("--id",),
-                    metavar="ID",
-                    help="id of the document; with --as created, the id of the document or request that was found",
-                ),
-                *ENTRIES,
-                Arg(
-                    ("--confirm",),
-                    metavar="TEXT",
-                    help="settle without asking what the same command has shown with this text",
-                ),
-                function="ledger.resolve",
-            ),
-            _command(
-                "rename",
-                "Give a service another name, such as that of its new address",
-                Arg(("old",), metavar="OLD", help="name of the service in the ledger, see ledger list"),
-                Arg(("new",), metavar="NEW", help="its new name, which the connection has"),
-                Arg(("--dry-run",), action="store_true", help="change nothing; show the count"),
-                ONLY_SITE,
-                function="ledger.rename",
-            ),
-            _command(
-                "loads",
-                "List the latest loads with their counts, and where their findings are",
-                ONLY_SITE,
-                ONLY_SOURCE,
-                Arg(("--limit",), type=int, default=20, metavar="N", help="maximum number of loads"),
-                function="ledger.loads",
-            ),
-            _command(
-                "prune",
-                "Delete old entries that are no longer needed, and old findings files",
-                Arg(
-                    ("--older-than",),
-                    type=int,
-                    required=True,
-                    metavar="DAYS",
-                    help="delete entries and files older than this, in days",
-                ),
-                Arg(("--dry-run",), action="store_true", help="delete nothing; show the counts"),
-                function="ledger.prune",
-            ),
-        ),
-    ),
-    _command(
-        "erase",
-        "Erase the rows of a person, and the evaluations of their answers",
-        Arg(("--session",), action="append", metavar="SESSION_ID", help="session of the person; repeatable"),
-        Arg(("--email",), action="append", metavar="ADDRESS", help="e-mail address of the person; repeatable"),
-        Arg(("--lake",), metavar="PATH", help="folder of the datasets (default: [assistant] lake_path)"),
-        Arg(
-            ("--path",),
-            action="append",
-            metavar="PATH",
-            help="further folder or file: answers of chat batches, evaluations, findings; repeatable",
-        ),
-        Arg(("--warehouse-conn-id",), metavar="CONN_ID", help="PostgreSQL connection of the warehouse"),
-        Arg(("--schema",), default="assistant", metavar="NAME", help="schema of the warehouse"),
-        Arg(("--dry-run",), action="store_true", help="change nothing; show the counts"),
-        Arg(("--yes",), action="store_true", help="do not ask before erasing"),
-        function="erase.erase_person",
-    ),
-    _command(
-        "sandbox",
-        "Run the embedded service, for development and tests",
-        Arg(("--port",), type=int, metavar="PORT", help="port to listen on; 0 lets the system choose one"),
-        Arg(("flags",), nargs="*", metavar="-- FLAG", help="more flags of the embedded service, after --"),
-    ),
-)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterable
 from typing import Any
 
 from airflow_provider_assistant.api.site_documents import SiteDocument
@@ -17,18 +16,14 @@ from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.loading.reconcile import Difference, Reconciliation
 from airflow_provider_assistant.texts import counted
 
-# Rows of a list that are shown.
-SHOWN = 20
-
 
 @command
 def list_documents(out: Console, args: argparse.Namespace) -> int:
     """List the documents of a site."""
     hook = open_hook(out, args)
     with out.busy("reading the list"):
-        documents = list(hook.list_documents())
-    out.result([_values(document) for document in documents])
-    _table(out, documents)
+        documents = [_values(document) for document in hook.list_documents()]
+    out.result(documents, documents, text=None if documents else "No document.")
     return OK
 
 
@@ -41,13 +36,11 @@ def check(out: Console, args: argparse.Namespace) -> int:
         documents = list(hook.list_documents())
     states = Counter(document.state for document in documents)
     unknown_words = Counter(document.status or "" for document in documents if document.state == "other")
-    shown = {
-        "title": sum(1 for document in documents if document.title),
-        "status": sum(1 for document in documents if document.status),
-        "time of creation": sum(1 for document in documents if document.created_at),
-        "content": sum(1 for document in documents if document.content),
-    }
-    missing = [name for name, count in shown.items() if documents and not count]
+    fields = {"title": "title", "status": "status", "created_at": "time of creation", "content": "content"}
+    missing = []
+    for field, name in fields.items():
+        if documents and not any(getattr(document, field) for document in documents):
+            missing.append(name)
     passed = not unknown_words and "title" not in missing and "status" not in missing
     out.result(
         {
@@ -57,10 +50,11 @@ def check(out: Console, args: argparse.Namespace) -> int:
             "unknown_words": dict(unknown_words),
             "not_shown": missing,
             "routes": routes.model_dump(mode="json"),
-        }
+        },
+        [{"state": state, "documents": count} for state, count in sorted(states.items())],
+        text=f"{hook.location()}: {counted(len(documents), 'document')}",
+        style=GOOD if passed else WARNING,
     )
-    out.line(f"{hook.location()}: {counted(len(documents), 'document')}", GOOD if passed else WARNING)
-    out.table(("state", "documents"), sorted(states.items()))
     if missing:
         out.note(f"The list shows no {', no '.join(missing)}. status_field in manage_documents names the status.")
     for word, count in unknown_words.most_common():
@@ -77,7 +71,7 @@ def reconcile_documents(out: Console, args: argparse.Namespace) -> int:
     """Compare the ledger with the documents of a site. Exit code 1 if they differ."""
     hook = open_hook(out, args)
     scope = document_scope(hook, args)
-    rows = rows_of(args.file, args, scope.site.site_id) if args.file else None
+    rows = rows_of(args, scope.site.site_id) if args.file else None
     source = source_name(args) if args.file else "documents reconcile"
 
     async def compare() -> Difference:
@@ -85,33 +79,23 @@ def reconcile_documents(out: Console, args: argparse.Namespace) -> int:
             reconciliation = Reconciliation(client, hook.document_routes(), ledger, attempts)
             return await reconciliation.compare(rows, apply=args.apply)
 
-    with (
-        Ledger.open() as ledger,
-        ledger.of(scope, source, command_run()) as attempts,
-        out.busy("reading the list"),
-    ):
+    with Ledger.open() as ledger, ledger.of(scope, source, command_run()) as attempts, out.busy("reading the list"):
         difference = run_coroutine(compare())
+    unknown = [_values(document) for document in difference.unknown]
     missing = [
         {"label": entry["label"], "source": entry["source"], "document_id": entry["remote_id"]}
         for entry in difference.missing
     ]
-    out.result(
-        {
-            "unknown": [_values(document) for document in difference.unknown],
-            "missing": missing,
-            "adopted": difference.adopted,
-            "applied": args.apply,
-        }
-    )
     done = "is recorded" if args.apply else "would be recorded with --apply"
-    out.line(f"{counted(len(difference.unknown), 'document')} of the site not in the ledger.")
-    _table(out, difference.unknown[:SHOWN])
-    out.line(f"{counted(len(missing), 'document')} of the ledger not on the site; that they are removed {done}.")
-    out.table(("label", "source", "document"), [tuple(one.values()) for one in missing[:SHOWN]])
+    sentences = [
+        f"{counted(len(unknown), 'document')} of the site not in the ledger.",
+        f"{counted(len(missing), 'document')} of the ledger not on the site; that they are removed {done}.",
+    ]
     if rows is not None:
-        out.line(f"{counted(len(difference.adopted), 'row')} whose document was unknown; it {done}.")
-    differs = bool(difference.unknown or missing)
-    return WRONG if differs else OK
+        sentences.append(f"{counted(len(difference.adopted), 'row')} whose document was unknown; it {done}.")
+    result = {"unknown": unknown, "missing": missing, "adopted": difference.adopted, "applied": args.apply}
+    out.result(result, unknown, missing, text="\n".join(sentences))
+    return WRONG if unknown or missing else OK
 
 
 def _values(document: SiteDocument) -> dict[str, Any]:
@@ -120,15 +104,6 @@ def _values(document: SiteDocument) -> dict[str, Any]:
         "state": document.state,
         "status": document.status,
         "title": document.title,
-        "created_at": _iso(document.created_at),
-        "updated_at": _iso(document.updated_at),
+        "created_at": document.created_at,
+        "updated_at": document.updated_at,
     }
-
-
-def _table(out: Console, documents: Iterable[SiteDocument]) -> None:
-    cells = [tuple(_values(document).values()) for document in documents]
-    out.table(("id", "state", "status", "title", "created", "updated"), cells)
-
-
-def _iso(moment: Any) -> str | None:
-    return moment.isoformat(timespec="seconds") if moment else None

@@ -74,27 +74,20 @@ def _roots(args: argparse.Namespace) -> list[str]:
 
 def _confirm(out: Console, report: Report) -> None:
     """Ask before anything is erased."""
-    if out.as_json:
-        raise AssistantInputError("--output json needs --yes or --dry-run", safe=NOTHING_CHANGED, field="yes")
-    _table(out, report)
-    try:
-        reply = out.ask("Erase this? It cannot be restored. Type yes: ")
-    except EOFError:
-        reply = ""
-    if reply.strip().lower() != "yes":
+    if not out.is_for_people:
+        happened = f"--output {out.output} needs --yes or --dry-run"
+        raise AssistantInputError(happened, safe=NOTHING_CHANGED, field="yes")
+    out.result(None, _rows(report))
+    if not out.is_confirmed("Erase this? It cannot be restored."):
         raise AssistantInputError("not confirmed", safe=NOTHING_CHANGED, todo="Type yes, or give --yes.", field="yes")
 
 
 def _show(out: Console, person: Person, report: Report, more: dict[str, object]) -> int:
-    out.result({"sessions": sorted(person.sessions), **as_json(report), **more})
-    _table(out, report)
-    places = counted(len(report.counts), "place")
-    if more["dry_run"]:
-        out.line(f"Would erase {report.total} in {places}.", GOOD)
-    else:
-        out.line(f"Erased {report.total} in {places}.", GOOD)
-    for session in sorted(person.sessions):
-        out.line(f"Session: {session}")
+    verb = "Would erase" if more["dry_run"] else "Erased"
+    sessions = sorted(person.sessions)
+    listed = f" Sessions: {', '.join(sessions)}." if sessions else ""
+    text = f"{verb} {report.total} in {counted(len(report.counts), 'place')}.{listed}"
+    out.result({"sessions": sessions, **as_json(report), **more}, _rows(report), text=text, style=GOOD)
     for path, reason in report.not_reached.items():
         out.line(f"Not reached: {path}: {reason}", WARNING)
     if more["remaining"]:
@@ -103,9 +96,9 @@ def _show(out: Console, person: Person, report: Report, more: dict[str, object])
     return WRONG if report.not_reached or more["remaining"] else OK
 
 
-def _table(out: Console, report: Report) -> None:
-    rows = []
+def _rows(report: Report) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
     for place, counts in report.counts.items():
         for what, count in counts.items():
-            rows.append((place, what, count))
-    out.table(("place", "what", "number"), rows)
+            rows.append({"place": place, "what": what, "number": count})
+    return rows

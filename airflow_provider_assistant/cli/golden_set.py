@@ -9,9 +9,6 @@ from airflow_provider_assistant.cli.output import BAD, GOOD, Console
 from airflow_provider_assistant.cli.runner import OK, WRONG, command
 from airflow_provider_assistant.evaluation.golden_check import check_golden_set
 
-# Most findings in the text output. The JSON output has all of them.
-SHOWN = 50
-
 
 @command
 def check(out: Console, args: argparse.Namespace) -> int:
@@ -20,12 +17,7 @@ def check(out: Console, args: argparse.Namespace) -> int:
     gate = read_gate(args.gate, has_baseline=True)
     cases = golden.cases()
     check_tags(gate.criteria.rules, cases)
-    findings = list(check_golden_set(cases))
-    out.result([finding._asdict() for finding in findings])
-    if findings:
-        shown = [(one.finding, one.rows[0], one.keys[0], one.reason) for one in findings[:SHOWN]]
-        out.table(("finding", "row", "key", "reason"), shown)
-    if len(findings) > SHOWN:
-        out.line(f"… and {len(findings) - SHOWN} more")
-    out.line(f"questions: {len(cases)}, findings: {len(findings)}", BAD if findings else GOOD)
+    findings = [finding._asdict() for finding in check_golden_set(cases)]
+    text = f"questions: {len(cases)}, findings: {len(findings)}"
+    out.result(findings, findings, text=text, style=BAD if findings else GOOD)
     return WRONG if findings else OK

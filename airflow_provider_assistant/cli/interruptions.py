@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: end a command gently first, and at once the second time."""
+"""Ctrl-C and SIGTERM end a command in the same way: gently where it can end gently, and at once the second time."""
 
 from __future__ import annotations
 
@@ -6,52 +6,55 @@ import contextlib
 import signal
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any, Self
+from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class Interruptions:
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Run a block in which each signal raises KeyboardInterrupt."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    with _handled_by(interrupt):
+        yield
+
+
+@contextlib.contextmanager
+def ending(end: Callable[[], None]) -> Iterator[None]:
     """
-    Handle the signals that end a command, for a ``with`` block.
+    Run a block that the first signal ends gently, and only the second one at once.
 
-    Outside of :meth:`ending`, a signal raises KeyboardInterrupt.
+    :param end: Function that makes the block end within a few seconds, in any way.
+    :raises KeyboardInterrupt: A signal arrived.
     """
+    has_arrived = False
 
-    def __init__(self) -> None:
-        self.number: int | None = None
-        """The signal that arrived; None so far."""
-        self._end: Callable[[], None] | None = None
-        self._earlier: dict[signal.Signals, Any] = {}
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        nonlocal has_arrived
+        if has_arrived:
+            raise KeyboardInterrupt
+        has_arrived = True
+        end()
 
-    def __enter__(self) -> Self:
-        for number in SIGNALS:
-            self._earlier[number] = signal.signal(number, self._handle)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._earlier.items():
-            signal.signal(number, handler)
-
-    @contextlib.contextmanager
-    def ending(self, end: Callable[[], None]) -> Iterator[None]:
-        """
-        Run a block that the first signal ends gently, and only the second one at once.
-
-        :param end: Function that makes the block end within a few seconds, in any way.
-        :raises KeyboardInterrupt: A signal arrived, and the block ended without an error.
-        """
-        self._end = end
+    with _handled_by(handle):
         try:
             yield
-        finally:
-            self._end = None
-        if self.number is not None:
-            raise KeyboardInterrupt
+        except Exception as error:
+            if has_arrived:
+                raise KeyboardInterrupt from error
+            raise
+    if has_arrived:
+        raise KeyboardInterrupt
 
-    def _handle(self, number: int, _frame: FrameType | None) -> None:
-        is_first = self.number is None
-        self.number = number
-        if not is_first or self._end is None:
-            raise KeyboardInterrupt
-        self._end()
+
+@contextlib.contextmanager
+def _handled_by(handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
+    earlier = {number: signal.signal(number, handler) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, before in earlier.items():
+            signal.signal(number, before)

@@ -16,7 +16,6 @@ from airflow_provider_assistant.knowledge import (
     split_documents,
     website_documents,
 )
-from airflow_provider_assistant.source_account import SourceAccount
 from airflow_provider_assistant.texts import counted, shortened
 
 # Chunks in the output; the others are only counted.
@@ -34,7 +33,7 @@ def preview(out: Console, args: argparse.Namespace) -> int:
         raise AssistantInputError(f"--size must be at least 1, not {args.size}", field="size")
     is_website = args.source.startswith(("http://", "https://"))
     most = args.max_documents or (MOST_PAGES if is_website else None)
-    chunks = split_documents(_website(args, most) if is_website else _folder(args), args.size)
+    chunks = split_documents(_documents(args, is_website, most), args.size)
     shown: list[DocumentRow] = []
     parents: set[str | None] = set()
     unreadable = 0
@@ -50,22 +49,33 @@ def preview(out: Console, args: argparse.Namespace) -> int:
             elif len(shown) < SHOWN:
                 shown.append(chunk)
     account = chunks.account
-    out.result({**account.as_dict(), "chunks": shown, "unreadable": unreadable, "is_cut": is_cut})
-    out.table(("file or page", "title", "characters", "text"), [_cells(chunk) for chunk in shown])
-    _show_account(out, account)
-    text = f"{_read(account)}; {account.count or 'nothing'} left out."
+    values = account.as_dict()
+    read = ", ".join(f"{counted(count, unit)} read" for unit, count in values["read"].items())
+    text = f"{read or 'Nothing was read'}; {account.count or 'nothing'} left out."
     if is_cut:
         text += f" There is more: the preview ends after {most}, see --max-documents."
+    left_out = []
+    for one in account.left_out:
+        weight = "expected" if one.is_expected else "warning"
+        row = {"left out": weight, "count": one.count, "unit": one.unit, "reason": one.reason}
+        left_out.append(row | {"such as": one.examples[:3]})
     is_wrong = bool(account.unexpected)
-    out.line(text, (BAD if args.strict else WARNING) if is_wrong else GOOD)
+    style = GOOD if not is_wrong else BAD if args.strict else WARNING
+    result = {**values, "chunks": shown, "unreadable": unreadable, "is_cut": is_cut}
+    out.result(result, [_row(chunk) for chunk in shown], left_out, text=text, style=style)
     return WRONG if is_wrong and args.strict else OK
 
 
-def _website(args: argparse.Namespace, most: int | None) -> DocumentRows:
+def _documents(args: argparse.Namespace, is_website: bool, most: int | None) -> DocumentRows:
+    select = ", ".join(args.select or ())
+    remove = ", ".join([DEFAULT_REMOVE, *(args.remove or ())])
+    if not is_website:
+        base_url = args.base_url or ""
+        return file_documents(args.source, base_url=base_url, select=select, remove=remove, on_error="skip")
     return website_documents(
         args.source,
-        select=", ".join(args.select or ()),
-        remove=_remove(args),
+        select=select,
+        remove=remove,
         # One more shows that there is more.
         sample=most and most + 1,
         on_error="skip",
@@ -74,36 +84,10 @@ def _website(args: argparse.Namespace, most: int | None) -> DocumentRows:
     )
 
 
-def _folder(args: argparse.Namespace) -> DocumentRows:
-    return file_documents(
-        args.source,
-        base_url=args.base_url or "",
-        select=", ".join(args.select or ()),
-        remove=_remove(args),
-        on_error="skip",
-    )
-
-
-def _remove(args: argparse.Namespace) -> str:
-    return ", ".join([DEFAULT_REMOVE, *(args.remove or ())])
-
-
-def _cells(chunk: DocumentRow) -> tuple[Any, ...]:
-    text = " ".join(chunk["content"].split())
-    title = shortened(chunk["title"] or "", CELL_LENGTH)
-    return chunk["parent"], title, len(chunk["content"]), shortened(text, CELL_LENGTH)
-
-
-def _show_account(out: Console, account: SourceAccount) -> None:
-    """Show what was left out: files or pages, and words of them by the rule that left them out."""
-    rows = []
-    for left_out in account.left_out:
-        weight = "expected" if left_out.is_expected else "warning"
-        rows.append((weight, left_out.count, left_out.unit, left_out.reason, ", ".join(left_out.examples[:3])))
-    if rows:
-        out.table(("left out", "count", "unit", "reason", "such as"), rows)
-
-
-def _read(account: SourceAccount) -> str:
-    read = account.as_dict()["read"]
-    return ", ".join(f"{counted(count, unit)} read" for unit, count in read.items()) or "Nothing was read"
+def _row(chunk: DocumentRow) -> dict[str, Any]:
+    return {
+        "file or page": chunk["parent"],
+        "title": shortened(chunk["title"] or "", CELL_LENGTH),
+        "characters": len(chunk["content"]),
+        "text": shortened(chunk["content"], CELL_LENGTH),
+    }

@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from textwrap import shorten
 from typing import Any, get_args
 
 from airflow_provider_assistant.cli.output import GOOD, WARNING, Console
@@ -17,22 +16,20 @@ from airflow_provider_assistant.ledger import Filter, Ledger, Which, queries
 from airflow_provider_assistant.ledger.settle import Report, settle
 from airflow_provider_assistant.ledger.settle import prune as prune_entries
 from airflow_provider_assistant.ledger.settle import rename as rename_service
-from airflow_provider_assistant.texts import counted
+from airflow_provider_assistant.texts import counted, shortened
 
 STATES: tuple[Which, ...] = get_args(Which)
 # Lists whose entries need nobody.
 FINE = ("created", "open")
-# Length limit of an error in text output, in characters. JSON has the whole error.
+# Length limit of an error in a table, in characters. The other formats have the whole error.
 ERROR_WIDTH = 60
-# Labels that are shown before something is settled.
-SHOWN = 20
 # Longest --older-than, in days: about a century.
 LONGEST = 36_500
 # Largest --limit.
 MOST_LOADS = 10_000
 # Columns of an attempt and of a try that the output leaves out: hashes, and those of the next lines.
 _INTERNAL = {"scope", "key", "content_hash", "token", "alive_until", "label", "group_name", "remote_id"}
-# Counts of a load in text output. JSON has all of them.
+# What a table shows of a load. The other formats have all columns and counts.
 _COUNTS = ("rows", "created", "unchanged", "rejected", "ambiguous", "failed", "drafts", "stale")
 
 
@@ -43,28 +40,26 @@ def list_entries(out: Console, args: argparse.Namespace) -> int:
         if args.state is None:
             return _count(out, ledger, selected(args))
         with ledger.connect() as connection:
-            entries = list(map(_entry, queries.all_entries(connection, ledger.clock, selected(args))))
-    out.result(entries)
-    if not entries:
-        out.line(f"No entry is {args.state}.", GOOD)
-        return OK
-    cells = []
+            entries = [_entry(row) for row in queries.all_entries(connection, ledger.clock, selected(args))]
+    shown = []
     for entry in entries:
-        names = [entry[name] for name in ("key", "kind", "site_id", "source", "document_id")]
-        state = "being sent" if entry["is_alive"] else entry["state"]
-        error = shorten(entry["error"] or "", ERROR_WIDTH, placeholder=" …")
-        cells.append((*names, state, f"{entry['claimed_at']:%Y-%m-%d %H:%M:%S}", error))
-    out.table(("key", "kind", "site", "source", "document", "state", "sent", "error"), cells)
-    return OK if args.state in FINE else WRONG
+        row = {name: entry[name] for name in ("key", "kind", "site_id", "source", "document_id")}
+        row["state"] = "being sent" if entry["is_alive"] else entry["state"]
+        row["sent"] = entry["claimed_at"]
+        row["error"] = shortened(entry["error"] or "", ERROR_WIDTH)
+        shown.append(row)
+    is_fine = not entries or args.state in FINE
+    text = f"{counted(len(entries), 'entry is', 'entries are')} {args.state}."
+    out.result(entries, shown, text=text, style=GOOD if is_fine else WARNING)
+    return OK if is_fine else WRONG
 
 
 def _count(out: Console, ledger: Ledger, filters: Filter) -> int:
     counts = ledger.read(queries.counts, filters, STATES)
-    states = ledger.read(queries.states, filters)
-    out.result({"ledger": ledger.name, "lists": counts, "states": states})
-    out.line(f"Ledger: {ledger.name}")
-    out.table(("kind", "service", "site", "state", "entries", "latest"), [list(row.values()) for row in states])
-    out.table(("--state", "entries"), list(counts.items()))
+    states = [dict(row) for row in ledger.read(queries.states, filters)]
+    lists = [{"--state": name, "entries": count} for name, count in counts.items()]
+    result = {"ledger": ledger.name, "lists": counts, "states": states}
+    out.result(result, states, lists, text=f"Ledger: {ledger.name}")
     return OK
 
 
@@ -100,23 +95,23 @@ def resolve(out: Console, args: argparse.Namespace) -> int:
             confirmation = report.confirmation
         if confirmation is not None:
             report = settle(ledger, filters, args.outcome, confirmation=confirmation, remote_id=found_id)
-    out.result(
-        {
-            "entries": report.settled,
-            "as": args.outcome,
-            "sites": sorted(map(str, report.sites)),
-            "kept": dict(report.kept),
-            "labels": report.labels,
-            "confirm": report.confirmation,
-            "changed": confirmation is not None,
-        }
-    )
+    result = {
+        "entries": report.settled,
+        "as": args.outcome,
+        "sites": sorted(map(str, report.sites)),
+        "kept": dict(report.kept),
+        "labels": report.labels,
+        "confirm": report.confirmation,
+        "changed": confirmation is not None,
+    }
     if confirmation is not None:
-        out.line(_settled(args, report, "entry was", "entries were"), GOOD)
-    elif report.settled:
-        out.note(f"Nothing is changed yet. To settle exactly these, add: --confirm {report.confirmation}")
-        return WRONG
-    return OK
+        out.result(result, text=_settled(args, report, "entry was", "entries were"), style=GOOD)
+        return OK
+    out.result(result)
+    if not report.settled:
+        return OK
+    out.note(f"Nothing is changed yet. To settle exactly these, add: --confirm {report.confirmation}")
+    return WRONG
 
 
 def _check_id(args: argparse.Namespace, report: Report) -> None:
@@ -138,19 +133,14 @@ def _settled(args: argparse.Namespace, report: Report, one: str, many: str) -> s
 
 def _is_confirmed(out: Console, args: argparse.Namespace, report: Report) -> bool:
     """Show what would be settled, and ask."""
-    out.line(_settled(args, report, "entry would be", "entries would be"))
-    for label in report.labels[:SHOWN]:
+    for label in report.labels:
         out.line(f"  {label}")
-    if report.settled > SHOWN:
-        out.line(f"  and {report.settled - SHOWN:,} more")
+    if report.settled > len(report.labels):
+        out.line(f"  and {report.settled - len(report.labels):,} more")
     for reason, count in report.kept.most_common():
         out.line(f"{count:,} more stay as they are. {reason}", WARNING)
-    if out.as_json or not report.settled:
-        return False
-    try:
-        return out.ask("Settle these? Type yes: ").strip().lower() == "yes"
-    except EOFError:
-        return False
+    out.line(_settled(args, report, "entry would be", "entries would be"))
+    return report.settled > 0 and out.is_confirmed("Settle these?")
 
 
 @command
@@ -167,9 +157,9 @@ def rename(out: Console, args: argparse.Namespace) -> int:
             todo="'airflow assistant ledger list' shows the names.",
             field="old",
         )
-    out.result({"entries": count, "dry_run": args.dry_run})
     verb = "would get" if args.dry_run else "have"
-    out.line(f"{counted(count, 'entry', 'entries')} of {args.old!r} {verb} the name {args.new!r}.", GOOD)
+    text = f"{counted(count, 'entry', 'entries')} of {args.old!r} {verb} the name {args.new!r}."
+    out.result({"entries": count, "dry_run": args.dry_run}, text=text, style=GOOD)
     return OK
 
 
@@ -178,19 +168,18 @@ def loads(out: Console, args: argparse.Namespace) -> int:
     """List the latest loads, and where their findings are."""
     if not 1 <= args.limit <= MOST_LOADS:
         raise AssistantInputError(f"--limit must be 1 to {MOST_LOADS}, not {args.limit}", field="limit")
+    filters = {"task_kind": "load", "site_id": args.site, "source": args.source, "limit": args.limit}
     with Ledger.open() as ledger:
-        page = ledger.read(
-            queries.page_of_tries, task_kind="load", site_id=args.site, source=args.source, limit=args.limit
-        )
-    found = [{name: value for name, value in row.items() if name not in _INTERNAL} for row in page.rows]
-    out.result(found)
-    cells = []
-    for load in found:
+        page = ledger.read(queries.page_of_tries, **filters)
+    found, shown = [], []
+    for row in page.rows:
+        load = {name: value for name, value in row.items() if name not in _INTERNAL}
+        found.append(load)
         counts = load["counts"] or {}
-        started = f"{load['started_at']:%Y-%m-%d %H:%M:%S}"
-        names = [load[name] for name in ("outcome", "site_id", "source")]
-        cells.append([started, *names, *(counts.get(name) for name in _COUNTS), load["findings"]])
-    out.table(("started", "outcome", "site", "source", *_COUNTS, "findings"), cells)
+        cells = {name: load[name] for name in ("started_at", "outcome", "site_id", "source")}
+        cells |= {name: counts.get(name) for name in _COUNTS}
+        shown.append(cells | {"findings": load["findings"]})
+    out.result(found, shown, text=None if found else "No load.")
     return OK
 
 
@@ -205,8 +194,9 @@ def prune(out: Console, args: argparse.Namespace) -> int:
     with Ledger.open() as ledger:
         counts = prune_entries(ledger, before, dry_run=args.dry_run)
     counts["findings_files"] = retention.prune_findings(before, dry_run=args.dry_run)
-    out.result({**counts, "before": before.isoformat(timespec="seconds"), "dry_run": args.dry_run})
     verb = "Would delete" if args.dry_run else "Deleted"
     listed = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items())
-    out.line(f"{verb} entries and files from before {before:%Y-%m-%d %H:%M} UTC: {listed}.", GOOD)
+    text = f"{verb} entries and files from before {before:%Y-%m-%d %H:%M} UTC: {listed}."
+    result = {**counts, "before": before.isoformat(timespec="seconds"), "dry_run": args.dry_run}
+    out.result(result, text=text, style=GOOD)
     return OK

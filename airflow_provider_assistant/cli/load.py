@@ -7,10 +7,10 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import asdict
 
-from airflow_provider_assistant.cli.interruptions import Interruptions
+from airflow_provider_assistant.cli.interruptions import ending
 from airflow_provider_assistant.cli.output import BAD, DIM, GOOD, WARNING, Console
 from airflow_provider_assistant.cli.rows import command_run, document_scope, rows_of, source_name
-from airflow_provider_assistant.cli.runner import INTERRUPTED, OK, WRONG, command, open_hook
+from airflow_provider_assistant.cli.runner import OK, WRONG, command, open_hook
 from airflow_provider_assistant.client.cancellation import run_coroutine
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
 from airflow_provider_assistant.ledger import RunRef
@@ -21,22 +21,21 @@ from airflow_provider_assistant.loading.options import OPTIONS, LoadOptions
 from airflow_provider_assistant.loading.run import drafts_warning, end_of_load, load_progress, opened_load
 from airflow_provider_assistant.storage.opening import writable_file
 
-# Maximum number of rows and findings in the output. The findings file has all findings.
-SHOWN = 20
 # Seconds between two updates of the progress bar.
 TICK = 0.1
 
 
 @command
 def load(out: Console, args: argparse.Namespace) -> int:
-    """Load the rows that are not yet loaded, or show them with ``--dry-run``."""
+    """Load the rows that are not yet loaded, or show them with ``--dry-run``. Exit code 1 if rows are left."""
     hook = open_hook(out, args, waits=True)
     options = LoadOptions(**{name: getattr(args, name) for name in OPTIONS})
     if options.missing_in == "groups" and not args.group:
         raise AssistantInputError("--missing-in groups needs --group COLUMN", field="group")
     run = command_run()
     scope = document_scope(hook, args)
-    rows = rows_of(args.file, args, scope.site.site_id)
+    site_id = scope.site.site_id
+    rows = rows_of(args, site_id)
     job = LoadJob(
         rows=lambda: rows,
         options=options,
@@ -45,37 +44,34 @@ def load(out: Console, args: argparse.Namespace) -> int:
         tenant_id=hook.known_tenant_id(),
         dry_run=args.dry_run,
     )
-    # The error that stopped the load, and the one that makes it fail.
-    stopped: AssistantError | None = None
-    failure: AssistantError | None = None
     running: Load | None = None
-    with Interruptions() as interruptions:
-        try:
-            with opened_load(job, scope, source_name(args), run, _findings(args, run)) as running:
-                try:
-                    with interruptions.ending(running.cancel):
-                        run_coroutine(_run(out, running, args.dry_run))
-                except AssistantError as error:
-                    stopped = error
-                    raise
-                failure = end_of_load(running)
-                if failure:
-                    raise failure
-        except AssistantError as error:
-            if running is None or not (failure or running.counts.rows):
-                raise
-            failure = error
-        # If every request has met the same error, it is that of the command.
-        is_of_all = running.cause and not (running.counts.created or running.counts.rejected)
-        raised = failure if stopped or is_of_all else None
-        _show(out, args, running, scope.site.site_id, raised)
-    if interruptions.number is not None:
-        return INTERRUPTED
-    if raised:
-        raise raised
-    if failure:
-        out.error(str(failure))
-    return WRONG if failure else OK
+    failure: AssistantError | None = None
+    try:
+        with opened_load(job, scope, source_name(args), run, _findings(args, run)) as running:
+            with ending(running.cancel):
+                run_coroutine(_run(out, running, args.dry_run))
+            failure = end_of_load(running)
+            if failure:
+                raise failure
+    except (AssistantError, KeyboardInterrupt) as error:
+        if running is None or not (failure or running.counts.rows):
+            raise
+        message = str(error) or "interrupted"
+        if failure and args.dry_run:
+            # What is safe, and what to do, are those of a load.
+            message = failure.happened
+        _show(out, args, running, site_id, message)
+        counts = running.counts
+        is_of_all_rows = running.cause and not (counts.created or counts.rejected)
+        if failure and not is_of_all_rows:
+            out.error(message)
+            return WRONG
+        if not args.dry_run:
+            # For programs as well.
+            out.logged(load_progress(running), DIM)
+        raise
+    _show(out, args, running, site_id, None)
+    return OK
 
 
 def _findings(args: argparse.Namespace, run: RunRef) -> FindingsFile:
@@ -103,37 +99,29 @@ async def _update_progress(counts: LoadCounts, show_progress: Callable[[int, int
         await asyncio.sleep(TICK)
 
 
-def _show(out: Console, args: argparse.Namespace, running: Load, site_id: str, error: AssistantError | None) -> None:
+def _show(out: Console, args: argparse.Namespace, running: Load, site_id: str, error: str | None) -> None:
     """Show what a load has done, and the first findings."""
     counts, findings = running.counts, running.findings
-    shown = findings.first[:SHOWN]
     result = {
         "dry_run": args.dry_run,
         "site_id": site_id,
         "source": source_name(args),
         "sent": running.sent,
         "findings": findings.listed,
-        "listed": [asdict(finding) for finding in shown],
-        "error": str(error) if error else None,
+        "listed": [asdict(finding) for finding in findings.first],
+        "error": error,
     }
-    out.result(counts.as_dict() | result)
-    if shown:
-        cells = [(finding.kind, finding.row, finding.key, finding.reason) for finding in shown]
-        out.table(("finding", "row", "key", "reason"), cells)
-    warning = drafts_warning(running)
-    style = WARNING if warning or error or counts.ambiguous else GOOD
-    summary = f"site {site_id}: {counts}"
+    names = ("kind", "row", "key", "reason")
+    listed = [{name: getattr(finding, name) for name in names} for finding in findings.first]
+    sent = [{"would send": label} for label in running.sent] if args.dry_run else []
+    text = f"site {site_id}: {counts}"
     if args.dry_run:
-        out.table(("would send",), [(label,) for label in running.sent])
-        if counts.created > len(running.sent):
-            out.line(f"… and {counts.created - len(running.sent):,} more")
-        summary = f"Dry run, nothing was sent; a load of {summary}"
-    out.line(summary, BAD if counts.failed or counts.rejected else style)
-    if findings.count:
-        where = f"all of them in {findings.listed}" if findings.listed else f"{len(shown)} of them shown"
-        out.note(f"Findings: {findings.count}, {where}")
+        text = f"Dry run, nothing was sent; a load of {text}"
+    warning = drafts_warning(running)
+    needs_look = warning or error or counts.ambiguous
+    style = BAD if counts.failed or counts.rejected else WARNING if needs_look else GOOD
+    out.result(counts.as_dict() | result, listed, sent, text=text, style=style)
+    if findings.listed:
+        out.note(f"Findings: {findings.count}, all of them in {findings.listed}")
     if warning:
         out.note(warning)
-    if error and not args.dry_run:
-        # Also with JSON output.
-        out.logged(load_progress(running), DIM)

@@ -1,4 +1,4 @@
-"""The output of a command: rich text on a terminal, plain lines in a pipe, or JSON; always without the API key."""
+"""The output of a command: its result as tables, JSON or YAML, and messages; always without the API key."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import contextlib
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
-from rich import box
+import yaml
+from airflow.cli.simple_table import AirflowConsole
 from rich.console import Console as RichConsole
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from rich.text import Text
 
 from airflow_provider_assistant.client.redaction import Redactor
@@ -20,6 +21,8 @@ from airflow_provider_assistant.texts import escaped
 
 # Length limit of an error, in characters. Errors may contain ids of any length.
 ERROR_LENGTH = 900
+# Rows of a table. The other formats have all of them.
+SHOWN = 50
 GOOD, BAD, DIM, WARNING = "green", "bold red", "dim", "yellow"
 
 
@@ -27,23 +30,26 @@ class Console:
     """
     Standard output and standard error of one command.
 
-    :param as_json: Whether to write the result as one JSON value, and no text for people.
+    :param output: Format of the result: ``table``, ``plain`` (lines with tabs between fields), ``json`` or ``yaml``.
+        Programs that read the last two get no messages for people.
     """
 
-    def __init__(self, *, as_json: bool) -> None:
-        self.as_json = as_json
-        self._secrets: set[str] = set()
+    def __init__(self, output: str = "table") -> None:
+        self.output = output
+        self.is_for_people = output in {"table", "plain"}
+        self._redactor = Redactor()
+        # The command redirects standard output, which may get the log of Airflow.
         self._stdout = sys.stdout
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")
-        self._out = _rich_console(sys.stdout)
-        self._err = _rich_console(sys.stderr)
+        self._out = AirflowConsole(file=sys.stdout, highlight=False, markup=False, emoji=False)
+        self._err = RichConsole(file=sys.stderr, highlight=False, markup=False, emoji=False)
 
     @property
     def is_terminal(self) -> bool:
-        """Whether standard output is a terminal and the format is text."""
-        return self._out.is_terminal and not self.as_json
+        """Whether a person reads the output on a terminal."""
+        return self._out.is_terminal and self.is_for_people
 
     def hide(self, secret: str | None) -> None:
         """
@@ -51,78 +57,72 @@ class Console:
 
         A key that looks like an ordinary word is not replaced, because that would change unrelated output.
         """
-        self._secrets.add((secret or "").strip())
+        self._redactor = Redactor((secret or "").strip())
 
-    def clean(self, text: str, *, lines: bool = True) -> str:
+    def clean(self, text: str) -> str:
+        """Return a text without secrets, and without control characters but newlines and tabs."""
+        return escaped(self._redactor.text(text), "\n\t")
+
+    def result(
+        self, value: Any, *tables: Sequence[Mapping[str, Any]], text: str | None = None, style: str = ""
+    ) -> None:
         """
-        Return a text without secrets and without control characters.
+        Write the result of the command, or one of several.
 
-        :param lines: Whether to keep newlines and tabs.
+        :param value: The whole result, for programs.
+        :param tables: What a person sees of it: rows with the same names. Empty ones are not shown.
+        :param text: The sentence below the tables.
         """
-        kept = "\n\t" if lines else ""
-        return escaped(self._redacted(text), kept)
+        if not self.is_for_people:
+            self._for_programs(value)
+            return
+        for rows in tables:
+            if rows:
+                self._table(rows)
+        if text is not None:
+            self.line(text, style)
 
-    def _redacted(self, text: str) -> str:
-        return Redactor(*self._secrets).text(text)
+    def _for_programs(self, value: Any) -> None:
+        text = json.dumps(value, default=_plain)
+        if self.output == "yaml":
+            text = yaml.safe_dump(json.loads(text), sort_keys=False, width=sys.maxsize, explicit_start=True).rstrip()
+        self._write(self._redactor.text(text))
+
+    def _table(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        if self.output == "plain":
+            # Airflow's own format aligns the fields with spaces, and reads the key 1.10 as a number.
+            for cells in [rows[0], *(row.values() for row in rows)]:
+                self._write("\t".join([self._cell(value) for value in cells]))
+            return
+        self._out.print_as_table([{name: self._cell(value) for name, value in row.items()} for row in rows[:SHOWN]])
+        if len(rows) > SHOWN:
+            self.line(f"… and {len(rows) - SHOWN:,} more: see --output plain or json")
+
+    def _cell(self, value: Any) -> str:
+        """Return a value on one line."""
+        if value is None:
+            return ""
+        if isinstance(value, list | tuple):
+            return ", ".join(map(self._cell, value))
+        if isinstance(value, datetime):
+            return value.isoformat(sep=" ", timespec="seconds")
+        return escaped(self._redactor.text(str(value)))
 
     def line(self, text: str, style: str = "") -> None:
-        """Write a line of text. Does nothing with JSON output."""
+        """Write a line of text for people."""
         if self.is_terminal:
-            self._out.print(Text(self.clean(text), style))
-        elif not self.as_json:
+            self._out.print(Text(self.clean(text), style), soft_wrap=True)
+        elif self.is_for_people:
             self._write(self.clean(text))
 
-    def fields(self, *cells: tuple[str, str, int]) -> None:
-        """
-        Write a line of fields: aligned on a terminal, separated by tabs in a pipe. Does nothing with JSON output.
-
-        :param cells: Text, style and width of each field.
-        """
-        if self.as_json:
-            return
-        texts = []
-        styled_texts = []
-        for text, style, width in cells:
-            cleaned = self.clean(text, lines=False)
-            texts.append(cleaned)
-            styled_texts.append(Text(cleaned.ljust(width), style))
-        if self.is_terminal:
-            self._out.print(Text("  ").join(styled_texts))
-        else:
-            self._write("\t".join(texts))
-
-    def table(self, titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """
-        Write a table: formatted on a terminal, as tab-separated lines in a pipe. Does nothing with JSON output.
-
-        :param rows: None becomes an empty cell.
-        """
-        if not self.is_terminal:
-            for row in (titles, *rows):
-                fields = [(_cell(value), "", 0) for value in row]
-                self.fields(*fields)
-            return
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        for title in titles:
-            table.add_column(Text(title), overflow="fold")
-        for row in rows:
-            cells = [Text(self.clean(_cell(value))) for value in row]
-            table.add_row(*cells)
-        self._out.print(table)
-
-    def result(self, value: Any) -> None:
-        """Write the result as one line of JSON. Does nothing with text output."""
-        if self.as_json:
-            self._write(self._redacted(json.dumps(value, default=str)))
-
     def note(self, text: str) -> None:
-        """Write a note to standard error. Does nothing with JSON output."""
-        if not self.as_json:
-            self._err.print(Text(self.clean(text), DIM))
+        """Write a note for people to standard error."""
+        if self.is_for_people:
+            self.logged(text, DIM)
 
     def logged(self, text: str, style: str) -> None:
-        """Write a log line to standard error."""
-        self._err.print(Text(self.clean(text), style))
+        """Write a line to standard error, in every format."""
+        self._err.print(Text(self.clean(text), style), soft_wrap=True)
 
     def error(self, text: str) -> None:
         """Write an error to standard error, without the middle of a text that would fill the screen."""
@@ -130,17 +130,26 @@ class Console:
         if len(cleaned) > ERROR_LENGTH:
             half = ERROR_LENGTH // 2
             cleaned = f"{cleaned[:half]} … {cleaned[-half:]}"
-        self._err.print(Text.assemble(("error: ", BAD), cleaned))
+        self._err.print(Text.assemble(("error: ", BAD), cleaned), soft_wrap=True)
 
     def ask(self, prompt: str) -> str:
         """Prompt for a line of input and return it."""
         with contextlib.redirect_stdout(self._stdout):
             return self._out.input(Text(prompt, "bold cyan"))
 
+    def is_confirmed(self, prompt: str) -> bool:
+        """Return whether a person types yes. A program cannot be asked."""
+        if not self.is_for_people:
+            return False
+        try:
+            return self.ask(f"{prompt} Type yes: ").strip().lower() == "yes"
+        except EOFError:
+            return False
+
     @contextlib.contextmanager
     def busy(self, what: str) -> Iterator[None]:
         """Show a spinner on a terminal while a step runs."""
-        if not self._is_lively:
+        if not self._shows_progress:
             yield
             return
         with self._err.status(Text(what)):
@@ -149,16 +158,11 @@ class Console:
     @contextlib.contextmanager
     def progress(self, what: str) -> Iterator[Callable[[int, int], None]]:
         """Show a progress bar on a terminal. Yield a function that updates it with ``(done, total)``."""
-        if not self._is_lively:
+        if not self._shows_progress:
             yield lambda _done, _total: None
             return
-        columns = (
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-        )
+        text = TextColumn("{task.description}")
+        columns = (SpinnerColumn(), text, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*columns, console=self._err, transient=True) as bar:
             task_id = bar.add_task(what, total=None)
 
@@ -168,14 +172,13 @@ class Console:
 
             yield update
 
+    @property
+    def _shows_progress(self) -> bool:
+        return self._err.is_terminal and self.is_for_people
+
     def _write(self, text: str) -> None:
-        """Write a line unchanged, so that a pipe gets tabs as tabs."""
         self._stdout.write(f"{text}\n")
         self._stdout.flush()
-
-    @property
-    def _is_lively(self) -> bool:
-        return self._err.is_terminal and not self.as_json
 
 
 class LogLines(logging.Handler):
@@ -194,9 +197,5 @@ class LogLines(logging.Handler):
             self.handleError(record)
 
 
-def _rich_console(stream: Any) -> RichConsole:
-    return RichConsole(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
-
-
-def _cell(value: Any) -> str:
-    return "" if value is None else str(value)
+def _plain(value: Any) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)

@@ -17,7 +17,6 @@ def read(out: Console, args: argparse.Namespace) -> int:
     params = pairs("--param", args.param)
     with out.busy("reading"):
         reply = hook.read(args.what, params)
-    out.result(reply.raw)
     values = values_of(with_digits(reply.raw_json))
-    out.table(("field", "value"), [(value.metric, value.text) for value in values])
+    out.result(reply.raw, [{"field": value.metric, "value": value.text} for value in values])
     return OK

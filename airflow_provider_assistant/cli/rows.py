@@ -11,9 +11,7 @@ from os.path import abspath
 from typing import Any
 
 from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.payloads import Payload, QADocument, TextDocument
-from airflow_provider_assistant.api.replies import CreatedDocument
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import RunRef, Scope
@@ -21,11 +19,10 @@ from airflow_provider_assistant.loading.fields import columns_to_read, mapping_o
 from airflow_provider_assistant.loading.rows import TableRows
 from airflow_provider_assistant.tables import read_rows
 
-# What a row becomes, and the call for a site and a document.
-PAYLOADS: dict[str, type[Payload]] = {"qa": QADocument, "text": TextDocument}
-CALLS: dict[str, Callable[[str, Any], Call[CreatedDocument]]] = {
-    "qa": endpoints.create_qa_document,
-    "text": endpoints.create_text_document,
+# What a row becomes, and the call that creates it on a site.
+KINDS: dict[str, tuple[type[Payload], Callable[[str, Any], Any]]] = {
+    "qa": (QADocument, endpoints.create_qa_document),
+    "text": (TextDocument, endpoints.create_text_document),
 }
 
 
@@ -38,33 +35,32 @@ def csv_options(args: argparse.Namespace) -> dict[str, Any]:
     options: dict[str, Any] = dict(pairs("--csv-option", args.csv_option, may_be_empty=True))
     if args.encoding:
         options["encoding"] = args.encoding
-    if "header" in options:
-        options["header"] = False if options["header"] == "none" else options["header"].split(",")
-    if "null_texts" in options:
-        options["null_texts"] = options["null_texts"].split(",")
+    for name in {"header", "null_texts"} & set(options):
+        options[name] = options[name].split(",")
+    if options.get("header") == ["none"]:
+        options["header"] = False
     return options
 
 
-def rows_of(file: str, args: argparse.Namespace, site_id: str) -> TableRows:
+def rows_of(args: argparse.Namespace, site_id: str) -> TableRows:
     """
-    Return the rows of a file as the load operators read it, so that they have the same keys and content hashes.
+    Return the rows of the file as the load operators read it, so that they have the same keys and content hashes.
 
-    :param file: Path, glob, folder or object storage URL.
     :raises AssistantInputError: The arguments do not fit a document.
     """
-    payload = PAYLOADS[args.kind]
+    payload, call = KINDS[args.kind]
     constants = pairs("--constant", args.constant)
     columns = mapping_of(payload, pairs("--column", args.column), constants)
     keys, groups = args.key or [], args.group or []
     selected = columns_to_read(payload, columns, [*keys, *groups])
     return TableRows(
-        read_rows(file, selected, csv_options=csv_options(args), allow_empty=args.allow_empty),
+        read_rows(args.file, selected, csv_options=csv_options(args), allow_empty=args.allow_empty),
         payload=payload,
         columns=columns,
         constants=constants,
         key_columns=keys,
         group_columns=groups,
-        call=partial(CALLS[args.kind], site_id),
+        call=partial(call, site_id),
         allow_empty=args.allow_empty,
     )
 

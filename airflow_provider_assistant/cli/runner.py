@@ -1,4 +1,4 @@
-"""Run a command: set up output and log, and turn errors into exit codes without a traceback."""
+"""Run a command: set up output, log and signals, and turn errors into exit codes without a traceback."""
 
 from __future__ import annotations
 
@@ -15,31 +15,17 @@ from typing import TypeAlias
 import sqlalchemy as sa
 from airflow.providers.common.compat.sdk import AirflowException, AirflowNotFoundException
 
-from airflow_provider_assistant.cli.output import Console, LogLines
-from airflow_provider_assistant.exceptions import (
-    AssistantAPIError,
-    AssistantError,
-    AssistantGatewayError,
-    AssistantInputError,
-    AssistantLedgerError,
-    AssistantRateLimitError,
-    AssistantServerError,
-)
+from airflow_provider_assistant.cli.interruptions import interruptible
+from airflow_provider_assistant.cli.output import DIM, Console, LogLines
+from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 
 log = logging.getLogger("airflow_provider_assistant")
 
-OK, WRONG, INPUT, REFUSED, LATER, LEDGER, BUG, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 4, 5, 70, 130, 143
-# The first match applies.
-EXIT_CODES: tuple[tuple[type[Exception] | tuple[type[Exception], ...], int], ...] = (
-    (AssistantInputError, INPUT),
-    ((AssistantLedgerError, sa.exc.SQLAlchemyError), LEDGER),
-    ((AssistantRateLimitError, AssistantServerError, AssistantGatewayError), LATER),
-    (AssistantAPIError, REFUSED),
-    (AssistantError, LATER),
-    # Such as a connection that cannot be decoded, or a file that cannot be written.
-    ((AirflowException, OSError), INPUT),
-)
+# Success; the command ran and found a problem; it could not run; it was interrupted.
+OK, WRONG, FAILED, INTERRUPTED = 0, 1, 2, 130
+# Errors that need no traceback: a connection that cannot be decoded or a file that cannot be written are among them.
+EXPECTED = (AirflowException, OSError, sa.exc.SQLAlchemyError)
 Command: TypeAlias = Callable[[Console, argparse.Namespace], int]
 
 
@@ -53,46 +39,44 @@ def command(function: Command) -> Callable[[argparse.Namespace], None]:
 
     @functools.wraps(function)
     def run(args: argparse.Namespace) -> None:
-        out = Console(as_json=args.output == "json")
+        out = Console(args.output)
         # Without this, Airflow does not read connections from its database. Its own commands set it too.
         os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
         _log_to(out, args.verbose)
         try:
             # Airflow may log to standard output. Redirect it, because results are written by ``out``.
-            with contextlib.redirect_stdout(sys.stderr):
+            with interruptible(), contextlib.redirect_stdout(sys.stderr):
                 code = function(out, args)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             code = INTERRUPTED
+            _show_notes(out, error)
         except BrokenPipeError:
             # The reader closed the pipe, as head does. Without this, Python reports the error again at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             code = INTERRUPTED
         except Exception as error:  # noqa: BLE001 (users of a terminal get a message, not a traceback)
-            code = failed(out, error)
+            code = FAILED
+            _show_notes(out, error)
+            failed(out, error)
         sys.exit(code)
 
     return run
 
 
-def failed(out: Console, error: Exception) -> int:
-    """Write an error, and return its exit code."""
-    log.debug("%s", type(error).__name__, exc_info=error)
-    code = exit_code(error)
-    if code == BUG:
-        out.error(f"{type(error).__name__}: {error}. This should not happen; -v shows where.")
-        log.info("Here:", exc_info=error)
-    else:
+def failed(out: Console, error: Exception) -> None:
+    """Write an error."""
+    if isinstance(error, EXPECTED):
+        log.debug("%s", type(error).__name__, exc_info=error)
         out.error(str(error))
-    return code
+    else:
+        log.info("Here:", exc_info=error)
+        out.error(f"{type(error).__name__}: {error}. This should not happen; -v shows where.")
 
 
-def exit_code(error: Exception) -> int:
-    """
-    Return the exit code of an error.
-
-    :return: One of the exit codes of the command line; ``BUG`` for an error of an unexpected type.
-    """
-    return next((code for kinds, code in EXIT_CODES if isinstance(error, kinds)), BUG)
+def _show_notes(out: Console, error: BaseException) -> None:
+    """Write what the command has added to an error, such as what is kept for the next one."""
+    for note in getattr(error, "__notes__", ()):
+        out.logged(note, DIM)
 
 
 def open_hook(out: Console, args: argparse.Namespace, *, waits: bool = False) -> AssistantHook:
@@ -115,10 +99,10 @@ def open_hook(out: Console, args: argparse.Namespace, *, waits: bool = False) ->
         ) from None
     out.hide(connection.password)
     hook = AssistantHook(args.conn_id, tenant_id=getattr(args, "tenant", None), site_id=getattr(args, "site", None))
-    settings = hook.settings
     if not waits:
-        rule = replace(settings.client.retry, attempts=min(settings.client.retry.attempts, 2), initial_backoff=0.1)
-        hook.settings = replace(settings, client=replace(settings.client, retry=rule))
+        client = hook.settings.client
+        client = client.retrying(attempts=min(client.retry.attempts, 2), initial_backoff=0.05)
+        hook.settings = replace(hook.settings, client=replace(client, longest_connect=3.0))
     return hook
 
 
@@ -128,7 +112,7 @@ def _log_to(out: Console, verbose: bool) -> None:
     log.propagate = False
     log.setLevel(logging.INFO if verbose else logging.WARNING)
     # The commands show rejected rows, and what was left out of a source, themselves.
-    for name in ("loading.report", "source_account"):
+    for name in ("loading.load.rejected", "source_account"):
         logger = logging.getLogger(f"airflow_provider_assistant.{name}")
         logger.setLevel(log.level if verbose else logging.ERROR)
     if not verbose:

@@ -19,7 +19,7 @@ def sandbox(out: Console, args: argparse.Namespace) -> int:
     port = [] if args.port is None else ["--port", str(args.port)]
     process = subprocess.Popen(  # noqa: S603 (this Python, and flags that its parser checks)
         [sys.executable, "-m", "airflow_provider_assistant.sandbox", *port, *args.flags],
-        stdout=subprocess.PIPE if out.as_json else None,
+        stdout=None if out.is_for_people else subprocess.PIPE,
         text=True,
     )
     # Forward signals: the service stops by itself and writes a message.

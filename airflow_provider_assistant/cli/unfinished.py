@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import fcntl
+import hashlib
+import json
 import logging
 import shutil
 import time
@@ -13,15 +16,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import sqlalchemy as sa
+from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
-from airflow_provider_assistant.ledger import Ledger, sqlite_engine
+from airflow_provider_assistant.ledger import Ledger, Site, sqlite_engine
+from airflow_provider_assistant.ledger.location import airflow_home
 from airflow_provider_assistant.ledger.schema import attempts
 from airflow_provider_assistant.storage.private import make_folder, open_to_write
 
 ID, LOCK, LEDGER = "id", "lock", "ledger.db"
 # Seconds after which an interrupted run is not resumed: its answers are those of another assistant by then.
 TOO_OLD = 24 * 3600.0
+# Arguments that change what is asked.
+ASKED = ("key", "column", "session", "turn", "repeat", "mode", "save")
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +55,21 @@ class Unfinished:
         with ledger.engine.begin() as connection:
             connection.execute(sa.update(attempts).values(alive_until=None))
         return ledger
+
+
+def folder_of(args: argparse.Namespace, save: ObjectStoragePath | None, site: Site | None) -> Path:
+    """
+    Return the local folder in which an evaluation is kept until it is complete: the same for the same questions.
+
+    :param save: Folder of ``--save``. If it is local, the folder is within it.
+    """
+    # Not resolved: a link may lead to the newest export.
+    file = Path(args.answers or args.file).absolute()
+    asked = [str(file), str(site) if site else None, *(getattr(args, name) for name in ASKED)]
+    digest = hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:12]
+    if save is not None and save.protocol in {"file", ""}:
+        return Path(save.path) / "unfinished" / digest
+    return airflow_home() / "assistant_evaluations" / f"{file.stem}-{digest}"
 
 
 @contextlib.contextmanager
@@ -80,14 +102,12 @@ def unfinished_run(folder: Path, *, now: float | None = None) -> Iterator[Unfini
         except OSError:
             log.debug("The file system of %s has no locks.", folder)
         run = _run_in(folder, time.time() if now is None else now)
-        try:
-            yield run
-        finally:
-            if run.is_complete:
-                shutil.rmtree(folder)
-                # Only an empty folder can be deleted.
-                with contextlib.suppress(OSError):
-                    folder.parent.rmdir()
+        yield run
+        if run.is_complete:
+            shutil.rmtree(folder)
+            # Only an empty folder can be deleted.
+            with contextlib.suppress(OSError):
+                folder.parent.rmdir()
 
 
 def _run_in(folder: Path, now: float) -> Unfinished:

@@ -21,6 +21,7 @@ class ClientSettings:
     :param verify: Whether to verify TLS certificates, or the path of a CA bundle to verify them with.
     :param max_response_bytes: Maximum size of a response body in bytes, after decompression; reading stops there.
     :param words: Status words that end polling.
+    :param longest_connect: Upper limit for opening a connection, in seconds; ``timeout`` may be less.
     """
 
     base_url: str
@@ -34,11 +35,12 @@ class ClientSettings:
     client_cert: str | None = None
     client_key: str | None = None
     words: StatusMapping = StatusMapping()
+    longest_connect: float = CONNECT_TIMEOUT_SECONDS
 
     @property
     def connect_timeout(self) -> float:
         """Timeout for opening a connection, in seconds."""
-        return min(self.timeout, CONNECT_TIMEOUT_SECONDS)
+        return min(self.timeout, self.longest_connect)
 
     def timeout_of(self, call: Call[Any]) -> float:
         """Return the response timeout of a call in seconds."""

@@ -46,6 +46,8 @@ FIRST_ROWS = 25
 ELSEWHERE = 60.0
 
 log = logging.getLogger(__name__)
+# The command line shows rejected rows in another way.
+rejected_log = logging.getLogger(f"{__name__}.rejected")
 
 
 @dataclass(frozen=True, slots=True)
@@ -481,4 +483,4 @@ def _claim(row: PlannedRow) -> Claim:
 
 
 def _log_rejected(row: PlannedRow, reason: str) -> None:
-    log.warning("Row %d (%s) is rejected: %s", row.number, escaped(row.label), escaped(reason))
+    rejected_log.warning("Row %d (%s) is rejected: %s", row.number, escaped(row.label), escaped(reason))

@@ -12,8 +12,7 @@ from typing import Any
 
 from airflow.cli.cli_config import ActionCommand, Arg, GroupCommand
 
-from airflow_provider_assistant.cli.arguments import COMMON
-from airflow_provider_assistant.cli.definition import get_cli_commands
+from airflow_provider_assistant.cli.definition import COMMON, get_cli_commands
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "command-line.md"
 BEGIN, END = "<!-- from the parser: begin -->\n", "<!-- from the parser: end -->\n"
@@ -23,19 +22,24 @@ def written() -> str:
     """Return the page with the text between the marks replaced."""
     before, _, rest = PAGE.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{''.join(_of(get_cli_commands(), 'airflow'))}{END}{after}"
+    return f"{before}{BEGIN}\n{''.join(_of(get_cli_commands(), 'airflow', {}))}{END}{after}"
 
 
-def _of(commands: Iterable[Any], above: str) -> Iterator[str]:
+def _of(commands: Iterable[Any], above: str, explained: dict[Arg, str]) -> Iterator[str]:
     for command in commands:
         name = f"{above} {command.name}"
         if isinstance(command, GroupCommand):
-            yield from _of(command.subcommands, name)
+            yield from _of(command.subcommands, name, explained)
         else:
-            yield _action(command, name)
+            yield _action(command, name, explained)
 
 
-def _action(command: ActionCommand, name: str) -> str:
+def _action(command: ActionCommand, name: str, explained: dict[Arg, str]) -> str:
+    """
+    Return the section of a command.
+
+    :param explained: Arguments of earlier commands, which are not explained twice. Those of this one are added.
+    """
     args = [arg for arg in command.args if arg not in COMMON]
     positional = [arg for arg in args if not arg.flags[0].startswith("-")]
     # Arguments that take all remaining words come last.
@@ -44,10 +48,21 @@ def _action(command: ActionCommand, name: str) -> str:
     parts.insert(sum(arg.kwargs.get("nargs") != "*" for arg in positional), "[OPTIONS]")
     usage = " ".join([name, *parts])
     lines = [f"### {name}", "", f"{command.help}.", "", f"`{usage}`", ""]
-    if args:
+    new = [arg for arg in args if arg not in explained]
+    if new:
         lines += ["| Argument | Default | Meaning |", "|---|---|---|"]
-        rows = (" | ".join([_flags(arg), _default(arg), _cell(arg.kwargs["help"])]) for arg in args)
+        rows = (" | ".join([_flags(arg), _default(arg), _cell(arg.kwargs["help"])]) for arg in new)
         lines += [f"| {row} |".replace("|  |", "| |") for row in rows] + [""]
+    earlier: dict[str, list[str]] = {}
+    for arg in args:
+        if arg in explained:
+            earlier.setdefault(explained[arg], []).append(f"`{arg.flags[-1]}`")
+    for other, flags in earlier.items():
+        lines += [
+            f"As in [{other.removeprefix('airflow assistant ')}](#{other.replace(' ', '-')}): {', '.join(flags)}.",
+            "",
+        ]
+    explained |= dict.fromkeys(new, name)
     return "\n".join(lines) + "\n"
 
 

@@ -17,6 +17,7 @@ OFFLINE = {
     "assistant_retention",
     "export_operations",
     "look_at_feedback",
+    "retention",
     "rewrite_feedback",
 }
 

@@ -36,6 +36,7 @@ def test_a_ledger_moves_to_postgresql(tmp_path: Path, monkeypatch: pytest.Monkey
 
     with PostgresServer() as server:
         monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path))
+        monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "server")
         monkeypatch.setenv("AIRFLOW__ASSISTANT__LEDGER_CONN_ID", "assistant_ledger")
         monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_LEDGER", server.airflow_url)
         exec(compile(block.code, block.name, "exec"), {})

@@ -62,7 +62,7 @@ def sensors() -> set[str]:
 
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-EXIT_CODES = ("OK", "WRONG", "INPUT", "REFUSED", "LATER", "LEDGER", "BUG", "INTERRUPTED", "TERMINATED")
+EXIT_CODES = ("OK", "WRONG", "FAILED", "INTERRUPTED")
 COUNTS = [*RatingCounts().as_dict(), "site_id", "findings"]
 # Page, heading and first column of each table that lists what there is, and the names in the code.
 LISTS: list[tuple[str, str, str, Any]] = [

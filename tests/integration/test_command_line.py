@@ -16,13 +16,11 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import IO, NamedTuple
 
 import airflow.configuration
 import pytest
@@ -34,7 +32,7 @@ from airflow_provider_assistant.ledger.queries import counts as count_lists
 from airflow_provider_assistant.sending import sender
 from tests.conftest import RunningService
 from tests.live.clients import local_request
-from tests.live.process import WAIT
+from tests.live.process import WAIT, wait_for
 from tests.processes import preload, processes
 from tests.unit.cli.conftest import _as_before, rows
 from tests.versions import AIRFLOW, needs
@@ -163,7 +161,7 @@ def test_airflow_exits_with_the_code_of_an_error(service, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["airflow", "assistant", "read", "limits"])
     with pytest.raises(SystemExit) as end:
         airflow_main()
-    assert end.value.code == 3
+    assert end.value.code == 2
     said = capsys.readouterr()
     assert own_output(said.out) == ""
     assert own_lines(said.err)[-1].startswith("error: ")
@@ -216,9 +214,7 @@ def test_ctrl_c_records_what_is_in_flight(environment, connect, service: Running
     service.behave(latency=0.02)
     file = rows(tmp_path / "faq.csv", *((str(n), f"T{n}", "A") for n in range(2000)))
     process, out, err = to_files(environment, tmp_path, "load", str(file), "--key", "id", "-o", "json")
-    until = time.monotonic() + 120
-    while service.posts() < 10 and time.monotonic() < until:
-        time.sleep(0.05)
+    wait_for("ten documents", lambda: service.posts() >= 10, timeout=120)
     os.kill(process.pid, signal.SIGINT)
     process.join(120)
     assert (process.exitcode, "Traceback" in err.read_text()) == (130, False), err.read_text()
@@ -229,50 +225,22 @@ def test_ctrl_c_records_what_is_in_flight(environment, connect, service: Running
         assert ledger.read(count_lists, Filter(), ("unresolved",)) == {"unresolved": 0}
 
 
-class Sandbox(NamedTuple):
-    """A running ``sandbox`` command, its standard output, and the file of its standard error."""
-
-    process: BaseProcess
-    stdout: IO[str]
-    stderr: Path
-
-    def end(self, number: signal.Signals) -> int | None:
-        """Send a signal, and return the exit code."""
-        os.kill(self.process.pid, number)
-        self.process.join(60)
-        return self.process.exitcode
-
-
-@pytest.fixture
-def sandbox(environment, tmp_path) -> Iterator[Callable[..., Sandbox]]:
-    with ExitStack() as stack:
-
-        def start(*flags: str) -> Sandbox:
-            ours, theirs = os.pipe()
-            stdout, stderr = stack.enter_context(os.fdopen(ours)), tmp_path / "stderr"
-            with os.fdopen(theirs, "w") as out, stderr.open("w") as error, Path(os.devnull).open() as nothing:
-                streams = [file.fileno() for file in (nothing, out, error)]
-                process = forked(environment, ["sandbox", *flags], *streams)
-            stack.callback(process.join, 60)
-            stack.callback(process.terminate)
-            return Sandbox(process, stdout, stderr)
-
-        yield start
-
-
-def test_the_embedded_service(sandbox):
-    running = sandbox("--port", "0", "--", "--max-documents", "7")
-    name, _, value = shlex.split(running.stdout.readline())[0].partition("=")
+@pytest.mark.promise("command line", "The embedded service runs until a signal, and prints its connection.")
+def test_the_embedded_service(environment, tmp_path):
+    process, out, _ = to_files(environment, tmp_path, "sandbox", "--port", "0", "--", "--max-documents", "7")
+    line = wait_for("the connection", out.read_text, timeout=60)
+    name, _, value = shlex.split(line)[0].partition("=")
     assert name == "AIRFLOW_CONN_ASSISTANT_DEFAULT"
     connection = json.loads(value)
     url = f"{connection['host']}/m2m/tenants/{connection['extra']['tenant_id']}/limits"
     limits = local_request("GET", url, headers={"X-API-Key": connection["password"]}).json()
     assert limits["limits"]["documents"]["limit"] == 7
-    assert running.end(signal.SIGTERM) == 0
+    os.kill(process.pid, signal.SIGTERM)
+    process.join(60)
+    assert process.exitcode == 0
 
 
-def test_a_wrong_flag_of_the_embedded_service(sandbox):
-    running = sandbox("--", "--nonsense")
-    running.process.join(60)
-    assert running.process.exitcode == 2
-    assert "--nonsense" in running.stderr.read_text()
+def test_a_wrong_flag_of_the_embedded_service(environment, tmp_path):
+    process, _, err = to_files(environment, tmp_path, "sandbox", "--", "--nonsense")
+    process.join(60)
+    assert (process.exitcode, "--nonsense" in err.read_text()) == (2, True)

@@ -177,7 +177,6 @@ def test_the_definition_of_the_commands_imports_nothing_but_itself_and_the_optio
     added = {name for name in answer("commands") if not name.startswith("airflow.")}
     assert added - {"airflow_provider_assistant"} == {
         "airflow_provider_assistant.cli",
-        "airflow_provider_assistant.cli.arguments",
         "airflow_provider_assistant.cli.definition",
         "airflow_provider_assistant.loading",
         "airflow_provider_assistant.loading.options",

@@ -6,6 +6,7 @@ import functools
 import json
 import logging
 import os
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,11 +15,12 @@ import pytest
 
 from airflow_provider_assistant.__main__ import parser
 from tests.judge import Judge
+from tests.live.process import wait_for
 
 OURS = "airflow_provider_assistant"
 # A parser of all commands takes 20 ms.
 known_parser = functools.cache(parser)
-LOGGERS = ("", "airflow", OURS, f"{OURS}.loading.report", f"{OURS}.source_account")
+LOGGERS = ("", "airflow", OURS, f"{OURS}.loading.load.rejected", f"{OURS}.source_account")
 
 
 class Ran(NamedTuple):
@@ -90,3 +92,15 @@ def rows(path: Path, *rows: tuple[str, str, str]) -> Path:
     ]
     path.write_text("\n".join(lines) + "\n")
     return path
+
+
+def when(condition: Callable[[], Any], act: Callable[[], Any]) -> threading.Thread:
+    """Act in a thread as soon as a condition holds."""
+
+    def run() -> None:
+        wait_for("the condition", condition, timeout=120, interval=0.01)
+        act()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread

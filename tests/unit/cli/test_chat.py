@@ -47,11 +47,18 @@ def test_every_answer_is_a_line_of_json_in_the_same_session(cli, type_lines):
     assert answers[0]["session_id"].startswith("cli-")
 
 
+def test_input_that_is_not_text_is_refused(cli, monkeypatch, service):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xff\n"), "utf-8"))
+    ran = cli("chat")
+    assert (ran.code, "standard input is not utf-8 text" in ran.err) == (2, True)
+    assert not service.journal("POST", "/chat$")
+
+
 def test_a_script_stops_at_the_first_missing_answer(cli, service, type_lines):
     service.answer("status:503", path="/chat$")
     type_lines("When are refunds paid?\nWhen are you open?\n")
     ran = cli("chat")
-    assert (ran.code, ran.out) == (4, "")
+    assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith("error: ")
 
 

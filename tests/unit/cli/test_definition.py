@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import inspect
+from typing import get_args
 
 import pytest
 from airflow.cli.cli_config import ActionCommand, GroupCommand
 
 from airflow_provider_assistant.__main__ import parser
+from airflow_provider_assistant.cli import definition
 from airflow_provider_assistant.cli.definition import get_cli_commands
+from airflow_provider_assistant.ledger import Kind, Which
+from airflow_provider_assistant.ledger.settle import Settled
 from airflow_provider_assistant.provider_info import get_provider_info
 from tests.versions import import_string
 
@@ -53,6 +57,11 @@ def test_every_command_leads_to_a_function_that_knows_its_arguments(name):
     flags = {flag for arg in command.args for flag in arg.flags}
     assert {"--output", "--verbose"} <= flags
     assert all(arg.kwargs["help"] for arg in command.args)
+
+
+def test_the_definitions_have_the_words_of_the_ledger():
+    words = (definition.STATES, definition.KINDS, definition.SETTLED)
+    assert words == (get_args(Which), get_args(Kind), get_args(Settled))
 
 
 @pytest.mark.parametrize(

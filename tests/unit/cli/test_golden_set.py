@@ -35,7 +35,7 @@ def test_findings_are_listed(cli, golden, tmp_path):
     reasons = [one["reason"] for one in ran.json]
     assert "the expected answer 'From nine.' lacks 'ten' of must_include" in reasons
     assert "'From nine.' is expected and has 'nine' of must_not_include" in reasons
-    shown = cli(*check)
+    shown = cli(*check, "-o", "plain")
     assert shown.lines[1][:3] == ["no_expectation", "2", "2"]
     assert shown.lines[-1] == ["questions: 4, findings: 4"]
     golden.write_text("\n".join([HEAD, *ROWS, ROWS[0]]))

@@ -37,7 +37,7 @@ def test_the_account_is_shown_with_the_words_that_each_rule_left_out(cli, folder
 
 
 def test_strict_fails_if_content_may_be_lost(cli, folder):
-    result = cli("knowledge", "preview", str(folder), "--strict")
+    result = cli("knowledge", "preview", str(folder), "--strict", "-o", "plain")
     assert result.code == 1
     assert "warning\t1\tfile\thas a suffix that is not read (.doc)\told.doc" in result.out
     (folder / "old.doc").unlink()

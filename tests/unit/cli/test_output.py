@@ -1,4 +1,4 @@
-"""Output on a terminal, in a pipe and as JSON."""
+"""Output on a terminal, in a pipe and for programs."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import json
 import logging
 
 import pytest
+import yaml
 
-from airflow_provider_assistant.cli.output import Console, LogLines
+from airflow_provider_assistant.cli.output import SHOWN, Console, LogLines
 
 KEY = 'k"ey/+1 é'
+FORMATS = ("table", "plain", "json", "yaml")
 
 
 @pytest.fixture
 def out():
-    made = Console(as_json=False)
+    made = Console()
     made.hide(KEY)
     return made
 
@@ -24,28 +26,25 @@ def test_a_secret_is_hidden_however_it_is_spelled(out, spelled):
     assert out.clean(f"before {spelled} after") == "before *** after"
 
 
-def test_no_way_out_lets_a_secret_through(capsys):
-    for as_json in (False, True):
-        out = Console(as_json=as_json)
-        out.hide(KEY)
-        out.line(KEY)
-        out.fields((KEY, "", 0), ("x", "", 0))
-        out.table(("a",), [(KEY,)])
-        out.result({"a": [KEY], KEY: 1})
-        out.note(KEY)
-        out.error(KEY)
-        LogLines(out).handle(logging.LogRecord("test", logging.WARNING, "", 0, "said %s", (KEY,), None))
-        said = "".join(capsys.readouterr())
-        assert "***" in said
-        assert KEY not in said
-        assert json.dumps(KEY)[1:-1] not in said
+@pytest.mark.parametrize("output", FORMATS)
+def test_no_format_lets_a_secret_through(output, capsys):
+    out = Console(output)
+    out.hide(KEY)
+    out.result({"a": [KEY], KEY: 1}, [{"a": KEY}], text=KEY)
+    out.note(KEY)
+    out.error(KEY)
+    LogLines(out).handle(logging.LogRecord("test", logging.WARNING, "", 0, "said %s", (KEY,), None))
+    written = "".join(capsys.readouterr())
+    assert "***" in written
+    assert KEY not in written
+    assert json.dumps(KEY)[1:-1] not in written
 
 
-def test_an_empty_secret_hides_nothing(out):
-    out.hide("")
-    out.hide(None)
-    out.hide("  ")
-    assert out.clean("a b") == "a b"
+@pytest.mark.parametrize("secret", ["", None, "  ", "test", "1234", "assistant", "key"])
+def test_a_key_that_is_an_ordinary_word_changes_no_output(out, secret):
+    """Short or word-like keys are not replaced: that would change numbers in JSON and words in sentences."""
+    out.hide(secret)
+    assert out.clean(f"this is a {secret}: 1234") == f"this is a {secret}: 1234"
 
 
 @pytest.mark.parametrize(
@@ -63,35 +62,35 @@ def test_an_answer_cannot_steer_the_terminal(out, text, shown):
     assert out.clean(text) == shown
 
 
-def test_a_pipe_gets_lines_with_tabs(capsys):
-    out = Console(as_json=False)
-    out.table(("name", "value"), [("a\nb", None), ("[red]c[/red]", 1)])
-    out.fields(("ok", "green", 9), ("x", "", 9))
-    out.line("x" * 300, "green")
-    assert capsys.readouterr().out == f"name\tvalue\na\\nb\t\n[red]c[/red]\t1\nok\tx\n{'x' * 300}\n"
+VALUE = {"text": "two\nlines \x1b[31m", "rows": [1, None]}
+ROWS = [{"name": "a\nb", "value": None}, {"name": "[red]c[/red]", "value": "1.10"}]
 
 
-def test_a_program_gets_one_line_of_json_and_nothing_else(capsys):
-    out = Console(as_json=True)
-    out.line("for people")
-    out.table(("for",), [("people",)])
-    out.fields(("for people", "", 0))
-    with out.busy("waiting"), out.progress("loading") as shown:
+@pytest.mark.promise("command line", "Programs get the whole result as JSON or YAML, and nothing else.")
+def test_a_program_gets_the_result_and_nothing_else(capsys):
+    for output, read in (("json", json.loads), ("yaml", yaml.safe_load)):
+        out = Console(output)
+        with out.busy("waiting"), out.progress("loading") as shown:
+            shown(1, 2)
+        out.result(VALUE, ROWS, text="for people")
+        out.line("for people")
+        out.note("for people")
+        written = capsys.readouterr()
+        assert (read(written.out), written.err) == (VALUE, "")
+        assert "\x1b" not in written.out
+        assert output != "json" or written.out.count("\n") == 1
+
+
+def test_plain_rows_are_lines_with_tabs(capsys):
+    with Console("plain").progress("loading") as shown:
         shown(1, 2)
-    out.result({"text": "two\nlines \x1b[31m"})
-    said = capsys.readouterr()
-    assert said.out == '{"text": "two\\nlines \\u001b[31m"}\n'
-    assert said.err == ""
+    Console("plain").result(VALUE, ROWS, [], text="x" * 300)
+    assert capsys.readouterr() == (f"name\tvalue\na\\nb\t\n[red]c[/red]\t1.10\n{'x' * 300}\n", "")
 
 
-def test_a_pipe_sees_no_progress(out, capsys):
-    with out.busy("waiting"), out.progress("loading") as shown:
-        shown(1, 2)
-    assert capsys.readouterr() == ("", "")
-
-
-@pytest.mark.parametrize("word", ["test", "1234", "assistant", "key"])
-def test_a_key_that_is_an_ordinary_word_changes_no_output(out, word):
-    """Short or word-like keys are not replaced: that would change numbers in JSON and words in sentences."""
-    out.hide(word)
-    assert out.clean(f"this is a {word}: 1234") == f"this is a {word}: 1234"
+def test_a_table_has_the_first_rows(capsys):
+    Console().result(VALUE, ROWS * SHOWN)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["name", "|", "value"]
+    assert sum("[red]c[/red] | 1.10" in line for line in lines) == SHOWN / 2
+    assert lines[-1] == f"… and {SHOWN} more: see --output plain or json"

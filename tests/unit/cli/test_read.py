@@ -31,7 +31,7 @@ def wire(monkeypatch):
     ],
 )  # fmt: skip
 def test_a_reply_is_shown_as_it_is(argv, path, wire, cli):
-    ran = cli("read", *argv)
+    ran = cli("read", *argv, "-o", "plain")
     assert wire.received[0].path == f"/api/v1/m2m/{path}"
     assert ran.code == 0
     assert ran.lines == [["field", "value"], ["used.documents", "7"], ["rate", "1.10"], ["users.0", "ada@example.com"]]
@@ -44,6 +44,7 @@ def test_a_reply_is_shown_as_it_is(argv, path, wire, cli):
         (["usage"], "below the base URL"),
         (["//elsewhere.example/x"], "below the base URL"),
         (["limits", "--param", "page"], "--param"),
+        (["limits", "--param", "=x"], "--param"),
     ],
 )
 def test_what_is_invalid_is_exit_code_2(argv, part, wire, cli):
@@ -56,6 +57,6 @@ def test_what_is_invalid_is_exit_code_2(argv, part, wire, cli):
 def test_an_error_and_a_detailed_log_do_not_show_the_address(wire, cli):
     wire.answers = [Answer(404, {"error": "no user ada@example.com"})]
     ran = cli("read", "/m2m/sites/docs/users/ada@example.com/statistics", "-v")
-    assert ran.code == 3
+    assert ran.code == 2
     assert "ada" not in ran.out + ran.err
     assert "user-" in ran.err

@@ -12,7 +12,6 @@ from airflow.sdk import ObjectStoragePath
 from airflow.sdk.io import attach
 from fsspec.implementations.memory import MemoryFileSystem
 
-from airflow_provider_assistant.cli.runner import exit_code
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator, AssistantUploadFilesOperator
@@ -199,23 +198,23 @@ attach("failing", fs=STORAGE)
 
 @pytest.mark.parametrize("path", ["failing://list/faq.csv", "failing://open/faq.csv", "failing://open/faq.jsonl.gz"])
 @pytest.mark.parametrize(
-    ("error", "code"),
+    ("error", "retryable"),
     [
-        (PermissionError("Access Denied"), 2),
-        (ValueError("not a bucket"), 2),
-        (NoCredentialsError("Unable to locate credentials"), 4),
-        (TimeoutError("read timed out"), 4),
-        (ConnectionResetError(104, "reset"), 4),
-        (OSError(5, "SlowDown"), 4),
+        (PermissionError("Access Denied"), False),
+        (ValueError("not a bucket"), False),
+        (NoCredentialsError("Unable to locate credentials"), True),
+        (TimeoutError("read timed out"), True),
+        (ConnectionResetError(104, "reset"), True),
+        (OSError(5, "SlowDown"), True),
     ],
 )
-def test_a_storage_that_fails_is_named_with_what_a_retry_can_do(error, code, path):
+def test_a_storage_that_fails_is_named_with_what_a_retry_can_do(error, retryable, path):
     STORAGE.error = None
     STORAGE.pipe_file(path, b"title\n")
     STORAGE.error = error
     with pytest.raises(Exception, match=r"faq.*' cannot be read: ") as caught:
         list(read_rows(path, Columns(("title",))))
-    assert exit_code(caught.value) == code
+    assert caught.value.retryable == retryable
 
 
 @pytest.mark.parametrize("path", ["a.txt", "b/c.txt", "./d.txt", "b/../e.txt", "ä/ö ü.txt"])
