@@ -112,7 +112,7 @@ FIGURES = [
     ("docs/reference/configuration.md", f"from {clock.SHORTEST:g} to {clock.LONGEST:g},"),
     ("docs/operate/command-line.md", f"for [{clock.DEFAULT_SECONDS:g} seconds]"),
     ("docs/reference/configuration.md", f"The schema has a version, now {store.VERSION}."),
-    ("docs/internals/rate-limiting.md", f"a line every {NUMBER[load.PROGRESS]} seconds"),
+    ("docs/operate/rate-limiting.md", f"a line every {NUMBER[load.PROGRESS]} seconds"),
     ("docs/load/load-dataframe.md", f"first {NUMBER[findings.LOGGED]} in the log"),
     ("docs/load/load-dataframe.md", f"rejects the first {load.FIRST_ROWS} rows"),
     (INCREMENTAL, f"list at least {guards.LEAST_CHANGED} of them, or remove at least {guards.LEAST_REMOVED}."),
