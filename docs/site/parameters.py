@@ -37,7 +37,8 @@ def written(page: str) -> str:
     common = common_parameters(list(kinds.values()))
     shown: dict[str, str] = {}
     sections = [section(kind, common, shown) for kind in kinds.values()]
-    sections.append(f"## Common parameters\n\n{table(common)}")
+    templated = {name for kind in kinds.values() for name in kind.template_fields}
+    sections.append(f"## Common parameters\n\n{table(common, templated)}")
     counts = "".join(f"| `{name}` | {markdown(text)} |\n" for name, text in _in_docstring(LoadCounts).items())
     sections.append(f"## Counts of a load\n\n| Key | Meaning |\n|---|---|\n{counts}")
     before, _, rest = page.partition(BEGIN)
@@ -58,7 +59,7 @@ def section(kind: type, common: Parameters, shown: dict[str, str]) -> str:
     own = {name: one for name, one in found.items() if name not in shared}
     parts = [f"## {kind.__name__}\n\n{description(kind)}\n"]
     if own:
-        parts.append(table(own))
+        parts.append(table(own, set(kind.template_fields)))
     if shared:
         names = ", ".join(f"`{name}`" for name in shared)
         parts.append(f"[Common parameters](#common-parameters): {names}.\n")
@@ -118,18 +119,20 @@ def common_parameters(kinds: list[type]) -> Parameters:
     return {name: one for name, one in found if found.count((name, one)) > 1}
 
 
-def table(found: Parameters) -> str:
+def table(found: Parameters, templated: set[str]) -> str:
     """
     Return a table.
 
     :param found: The parameters.
+    :param templated: Those that Airflow renders, which get a mark.
     """
     rows = []
     for name, (default, meaning) in found.items():
         shown = "required" if default is inspect.Parameter.empty else f"`{default!r}`"
         # The column has this default already.
         meaning = re.sub(r" Default: (?:None|True|False|[\d.]+|`\w+`)\.$", "", meaning)
-        rows.append(f"| `{name}` | {shown} | {markdown(meaning)} |\n")
+        mark = " †" if name in templated else ""
+        rows.append(f"| `{name}`{mark} | {shown} | {markdown(meaning)} |\n")
     return HEAD + "".join(rows)
 
 

@@ -32,7 +32,6 @@ from airflow_provider_assistant.hooks import extra
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.lake import datasets
 from airflow_provider_assistant.loading.findings import findings_schema
-from airflow_provider_assistant.operators.base import AssistantOperator
 from airflow_provider_assistant.provider_info import get_provider_info
 from tests.contract.cases import CASES, Case
 from tests.docs import command_line, runbook
@@ -74,8 +73,8 @@ class Table:
         found = re.compile(rf"{head}(?: *\|.*\n)*", re.MULTILINE).search(text, start, end)
         assert found, f"{self.page} has no table with {key!r} below {self.heading!r}"
         kept = {row[key]: row for row in table(re.sub("^ +", "", found[0], flags=re.MULTILINE))}
-        titles = list(next(iter(kept.values())))
         lines = found[0].splitlines()[:2]
+        titles = [title.strip() for title in lines[0].split("|")[1:-1]]
         for row in self.rows:
             cells = {**kept.get(row[key], {}), **row}
             line = "".join(f" {cells.get(title, '')} |" for title in titles).replace("|  |", "| |")
@@ -104,15 +103,6 @@ def by_value(given: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 # -- operators and hook ----------------------------------------------------------------------------
-
-
-def templated() -> list[dict[str, str]]:
-    common = AssistantOperator.template_fields
-    rows = {"all operators that call the service": common}
-    for name, kind in tasks().items():
-        own = kind.template_fields
-        rows[code(name)] = own[len(common) :] if issubclass(kind, AssistantOperator) else own
-    return [{"Class": name, "Templated": all_code(names)} for name, names in rows.items() if names]
 
 
 def links() -> list[dict[str, str]]:
@@ -294,8 +284,8 @@ def layers(text: str) -> str:
     return re.sub(r"(?<=```text\n).*?(?=\n```)", lambda _: drawn, text, count=1, flags=re.DOTALL)
 
 
-# Columns that so many datasets have are described once.
-SHARED = 3
+# Columns that at least so many datasets have are described once.
+SHARED = 2
 
 
 def datasets_page(text: str) -> str:
@@ -330,7 +320,6 @@ def column_rows(dataset: Any) -> dict[str, str]:
 def tables() -> list[Table]:
     return [
         Table(OPERATORS, "Import paths", import_paths()),
-        Table(OPERATORS, "Templated arguments", templated()),
         Table(OPERATORS, "Links", links()),
         Table(HOOK, "Sync", hook_methods()),
         Table("docs/reference/configuration.md", "Configuration", configuration()),
