@@ -18,6 +18,7 @@ OFFLINE = {
     "assistant_weekly_report",
     "export_operations",
     "look_at_feedback",
+    "retention",
     "rewrite_feedback",
 }
 

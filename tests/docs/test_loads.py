@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from airflow.sdk import DAG
 
 INCREMENTAL, FILES = "docs/load/incremental-loads.md", "docs/load/load-dataframe.md"
-LEDGER = "docs/internals/ledger.md"
+LEDGER = "docs/operate/ledger.md"
 pytestmark = pytest.mark.usefixtures("files")
 
 
@@ -102,7 +102,7 @@ def test_mapped_tasks_share_a_ledger_and_a_whole_load_judges_them(connect, run_d
 
 def test_queries_on_the_ledger(connect, run_dag, service, ledger_home, tmp_path):
     connect()
-    on_site, in_doubt, _asked, loads = queries(LEDGER)
+    _create, on_site, in_doubt, _asked, loads = queries(LEDGER)
     dag = dag_on(INCREMENTAL, "load_faq_nightly", tmp_path)
     run_dag(dag)
     path = ledger_home / "assistant_ledger.db"

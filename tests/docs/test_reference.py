@@ -20,7 +20,6 @@ from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.evaluation.cells import EXPECTATIONS
 from airflow_provider_assistant.evaluation.rubrics import BUILT_IN
 from airflow_provider_assistant.evaluation.scorers import SCORERS
-from airflow_provider_assistant.feedback.counts import RatingCounts
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.connection import ConnectionExtra
 from airflow_provider_assistant.knowledge import folder
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 
 COMMANDS = str(command_line.PAGE.relative_to(ROOT))
 CONNECTION, LINEAGE = "docs/start/connection.md", "docs/load/assets-and-lineage.md"
-INCREMENTAL, LEDGER = "docs/load/incremental-loads.md", "docs/internals/ledger.md"
+INCREMENTAL, LEDGER = "docs/load/incremental-loads.md", "docs/operate/ledger.md"
 ROWS, HANDBOOK = "docs/load/load-dataframe.md", "docs/load/knowledge-sources.md"
 
 
@@ -57,19 +56,10 @@ def test_what_the_pages_repeat_from_the_code_is_generated() -> None:
     assert not stale, "python -m tests.docs.generated writes them"
 
 
-def sensors() -> set[str]:
-    return {name for name, kind in tasks().items() if issubclass(kind, BaseSensorOperator)}
-
-
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXIT_CODES = ("OK", "WRONG", "INPUT", "REFUSED", "LATER", "LEDGER", "BUG", "INTERRUPTED", "TERMINATED")
-COUNTS = [*RatingCounts().as_dict(), "site_id", "findings"]
 # Page, heading and first column of each table that lists what there is, and the names in the code.
 LISTS: list[tuple[str, str, str, Any]] = [
-    (OPERATORS, "Operators", "Operator", set(tasks()) - sensors()),
-    (OPERATORS, "Operators", "Sensor", sensors()),
-    (OPERATORS, "Counts of a load", "Key", counts.LoadCounts().as_dict()),
-    (OPERATORS, "Counts of ratings", "Key", COUNTS),
     (LINEAGE, "Links", "Button", {link.name for kind in tasks().values() for link in kind.operator_extra_links}),
     (DATASETS, "Kinds of findings", "Kind", get_args(findings.Kind)),
     (DATASETS, "States of requests", "State", ["open", "ambiguous", "timed_out", "complete", "failed", "lost"]),
@@ -101,7 +91,7 @@ def test_a_table_lists_what_there_is(page: str, heading: str, column: str, names
 
 
 MILLION = 1_000_000
-NUMBER = {0.25: "a quarter", 2: "two", 10: "ten", 20: "twenty", 120: "two minutes", 604_800: "seven days"}
+NUMBER = {0.25: "a quarter", 2: "two", 10: "ten", 20: "twenty", 120: "two minutes"}
 SETTINGS = ClientSettings("", "")
 FIGURES = [
     ("docs/ask/chat-batch.md", f"saved within {NUMBER[state.FLUSH]} seconds"),
@@ -110,7 +100,6 @@ FIGURES = [
     (LEDGER, f"writes nothing for {clock.DEFAULT_SECONDS:g} seconds"),
     (LEDGER, f"gives what is in flight {NUMBER[cancellation.GRACE]} seconds"),
     ("docs/reference/configuration.md", f"from {clock.SHORTEST:g} to {clock.LONGEST:g},"),
-    ("docs/operate/command-line.md", f"for [{clock.DEFAULT_SECONDS:g} seconds]"),
     ("docs/reference/configuration.md", f"The schema has a version, now {store.VERSION}."),
     ("docs/operate/rate-limiting.md", f"a line every {NUMBER[load.PROGRESS]} seconds"),
     ("docs/load/load-dataframe.md", f"first {NUMBER[findings.LOGGED]} in the log"),
@@ -123,7 +112,7 @@ FIGURES = [
     (HANDBOOK, f"| Pages of a PDF file | {pdf.MOST_PAGES:,} |"),
     (HANDBOOK, f"| Text of a file | {child.MOST_CHARACTERS:,} characters |"),
     (HANDBOOK, f"| {NUMBER[child.SECONDS]}, {child.MEMORY // 2**30} GiB |"),
-    ("docs/reference/operators/sensor.md", NUMBER[BaseSensorOperator(task_id="any").timeout]),
+    (OPERATORS, f"by default {BaseSensorOperator(task_id='any').timeout / 86400:g} days"),
     (LINEAGE, f"`{'`, `'.join(get_args(assets.AssetKind)[1:-1])}` or `{get_args(assets.AssetKind)[-1]}`"),
     (LINEAGE, f"`{inspect.signature(assets.assistant_asset).parameters['kind'].default}` (the helper's default)"),
 ]
@@ -134,21 +123,12 @@ def test_a_figure_of_a_page_is_that_of_the_code(page: str, text: str) -> None:
     assert text in words(page)
 
 
-def test_the_counts_of_a_load_add_up_to_its_rows() -> None:
-    total, *parts = re.findall(r"\w+", codes(section(OPERATORS, "Counts of a load"))[0])
-    assert total == "rows"
-    assert counts.LoadCounts(**dict.fromkeys(parts, 1)).done == len(parts)
-
-
 # -- operators -------------------------------------------------------------------------------------
 
 
-def test_every_endpoint_has_an_operator_and_every_operator_a_reference() -> None:
-    text = section(OPERATORS, "Operators")
-    named = {name for row in (*table(text), *table(text[text.index("| Sensor ") :])) for name in codes(row["Endpoint"])}
-    assert {route(case) for case in CASES} <= named
-    references = "".join(page.read_text() for page in (ROOT / "docs/reference/operators").glob("*.md"))
-    assert [name for name in tasks() if references.count(f"\n## {name}\n") != 1] == []
+def test_every_endpoint_has_an_operator() -> None:
+    text = (ROOT / OPERATORS).read_text()
+    assert [route(case) for case in CASES if route(case) not in text] == []
 
 
 def own_classes() -> set[type]:
@@ -171,7 +151,7 @@ def test_a_parameter_is_documented_once_in_the_class_that_defines_it(kind: type)
     assert all(base.__name__ in last for base in bases), "the last line names the bases that have other parameters"
 
 
-def test_results_have_the_keys_of_the_table(
+def test_results_have_the_keys_that_the_reference_names(
     connection: Callable[..., None], run_dag: Callable[..., Run], tmp_path: Path
 ) -> None:
     from airflow.sdk import DAG, chain
@@ -210,18 +190,12 @@ def test_results_have_the_keys_of_the_table(
         )
     run = run_dag(dag)
     assert not run.errors
-    text = section(OPERATORS, "Operators")
-    cells = {codes(row["Operator"])[0]: row["XCom"] for row in table(text)}
-    cells |= {codes(row["Sensor"])[0]: row["XCom"] for row in table(text[text.index("| Sensor ") :])}
     for built in dag.tasks:
-        cell = cells[built.task_type]
-        said = set(codes(cell))
-        for heading in ("load", "batch", "export", "read"):
-            if f"#counts-of-a{'n' * (heading == 'export')}-{heading})" in cell:
-                said |= set(listed(OPERATORS, f"Counts of a{'n' * (heading == 'export')} {heading}", "Key"))
-        if "#head-of-an-evaluation)" in cell:
-            said |= set(listed(OPERATORS, "Head of an evaluation", "Key"))
-        assert set(run.xcom(built.task_id)) == said, built.task_id
+        returned = inspect.cleandoc(built.execute.__doc__).partition(":return:")[2].partition(":raises")[0]
+        said = {*codes(returned), *re.findall(r"\w+", "".join(codes(returned)))}
+        if "LoadCounts" in returned:
+            said |= set(counts.LoadCounts().as_dict())
+        assert set(run.xcom(built.task_id)) <= said, built.task_id
 
 
 def names() -> dict[str, list[str]]:
@@ -242,14 +216,6 @@ def test_classes_of_the_pages_exist() -> None:
 
 
 # -- errors, datasets, connection ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("what", ["a load", "a chat batch", "an evaluation"])
-def test_the_reasons_of_a_failure_say_whether_airflow_retries(what: str) -> None:
-    for row in table(section(ERRORS, f"Why {what} fails")):
-        named = [name for name in codes(row["Exception"].partition(";")[0]) if name in vars(exceptions)]
-        expected = {"yes": True, "no": False}.get(row["Airflow retries"])
-        assert expected is None or {vars(exceptions)[name].default_retryable for name in named} <= {expected}, row
 
 
 def test_items_of_lists() -> None:
