@@ -21,6 +21,8 @@ PACKAGE = "airflow_provider_assistant."
 Parameters = dict[str, tuple[object, str]]
 BEGIN, END = "<!-- operators: begin -->\n", "<!-- operators: end -->\n"
 HEAD = "| Parameter | Default | Meaning |\n|---|---|---|\n"
+# The column of defaults has it already.
+DEFAULT = re.compile(r" Default: (?:None|True|False|[\d.]+|`\w+`)\.$")
 RESULTS = re.compile(r"^:(return|raises \w+): (.*\n?(?:    .*\n?)*)", re.MULTILINE)
 
 
@@ -96,8 +98,10 @@ def results(kind: type) -> str:
     returned = one_line(found.pop("return")).replace("`LoadCounts`", "[counts of a load](#counts-of-a-load)")
     lines = [f"Returns: {returned}", ""]
     raised = {name.removeprefix("raises "): one_line(text) for name, text in found.items()}
-    lines += [f"- `{name}`: {text}" for name, text in raised.items() if text != "Any other error."]
-    return "\n".join(lines).strip() + "\n"
+    known = [f"- `{name}`: {text}" for name, text in raised.items() if text != "Any other error."]
+    if known:
+        lines += ["Raises:", "", *known, ""]
+    return "\n".join(lines)
 
 
 def one_line(text: str) -> str:
@@ -129,10 +133,9 @@ def table(found: Parameters, templated: set[str]) -> str:
     rows = []
     for name, (default, meaning) in found.items():
         shown = "required" if default is inspect.Parameter.empty else f"`{default!r}`"
-        # The column has this default already.
-        meaning = re.sub(r" Default: (?:None|True|False|[\d.]+|`\w+`)\.$", "", meaning)
         mark = " †" if name in templated else ""
-        rows.append(f"| `{name}`{mark} | {shown} | {markdown(meaning)} |\n")
+        text = markdown(DEFAULT.sub("", meaning))
+        rows.append(f"| `{name}`{mark} | {shown} | {text} |\n")
     return HEAD + "".join(rows)
 
 

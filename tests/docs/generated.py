@@ -299,10 +299,10 @@ def datasets_page(text: str) -> str:
         rows = described[dataset.name]
         own = [row for name, row in rows.items() if shared.get(name) != row]
         common = all_code(name for name, row in rows.items() if shared.get(name) == row)
-        text_of_own = f"{head}{''.join(own)}\n" if own else ""
-        sections.append(
-            f"## {dataset.name}\n\n{dataset.description}.\n\n{text_of_own}[Common columns](#common-columns): {common}.\n"
-        )
+        parts = [f"## {dataset.name}", "", f"{dataset.description}.", ""]
+        if own:
+            parts.append(f"{head}{''.join(own)}")
+        sections.append("\n".join([*parts, f"[Common columns](#common-columns): {common}.\n"]))
     begin, end = (f"<!-- datasets: {word} -->" for word in ("begin", "end"))
     before, _, rest = text.partition(begin)
     return f"{before}{begin}\n\n" + "\n".join(sections) + f"\n{end}{rest.partition(end)[2]}"

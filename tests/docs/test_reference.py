@@ -33,7 +33,7 @@ from airflow_provider_assistant.sending.sender import BREAKER
 from airflow_provider_assistant.tables.files import FORMATS
 from tests.contract.cases import CASES
 from tests.docs import command_line
-from tests.docs.generated import DATASETS, ERRORS, OPERATORS, PARAMETERS, SCORES, generated, route, tasks
+from tests.docs.generated import DATASETS, OPERATORS, PARAMETERS, SCORES, generated, route, tasks
 from tests.docs.pages import ROOT, blocks, codes, listed, pages, prose, section, table, words
 
 if TYPE_CHECKING:
