@@ -84,8 +84,17 @@ def description(kind: type) -> str:
     text = re.sub(r"^:param .*\n?(?:    .*\n?)*", "", text, flags=re.MULTILINE)
     text = re.sub(r"^The (?:other )?parameters are those of\s+:class:`[^`]+`.*", "", text, flags=re.MULTILINE)
     paragraphs = [" ".join(part.split()) for part in text.split("\n\n") if part.strip()]
-    links = ", ".join(f"[{guide}](../{guide}.md)" for guide in guides)
+    links = ", ".join(f"[{title_of(guide)}](../{guide}.md)" for guide in guides)
     return "\n\n".join([*map(markdown, paragraphs), f"Guide: {links}."])
+
+
+def title_of(guide: str) -> str:
+    """
+    Return the title of a page.
+
+    :param guide: Its path below the documentation, without suffix.
+    """
+    return (PAGE.parents[1] / f"{guide}.md").read_text().partition("\n")[0].removeprefix("# ")
 
 
 def results(kind: type) -> str:
