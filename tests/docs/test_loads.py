@@ -86,7 +86,7 @@ def test_mapped_tasks_share_a_ledger_and_a_whole_load_judges_them(connect, run_d
     counts = [run.xcom("load", map_index=index) for index in range(3)]
     assert [(one["created"], one["stale"]) for one in counts] == [(2, None)] * 3
     (tmp_path / "parquet" / "2.parquet").unlink()
-    assert "`load_faq_shards.load`" in (ROOT / FILES).read_text()
+    assert 'source_name="load_faq_shards.load"' in (ROOT / FILES).read_text()
     whole = run_operator(
         AssistantLoadQAOperator,
         source=str(tmp_path / "parquet"),
