@@ -26,20 +26,6 @@ def zendesk(number: int, *, is_draft: bool) -> dict[str, Any]:
     }
 
 
-def freshdesk(number: int, *, is_draft: bool) -> dict[str, Any]:
-    return {
-        "id": number,
-        "title": f"Title {number}",
-        "description": HTML,
-        "description_text": "not this",
-        "status": 1 if is_draft else 2,
-        "type": 1,
-        "folder_id": 5,
-        "seo_data": {"meta_title": "other"},
-        "updated_at": "2026-11-01T00:00:00Z",
-    }
-
-
 def confluence(number: int, *, is_draft: bool) -> dict[str, Any]:
     return {
         "id": str(number),
@@ -54,7 +40,6 @@ def confluence(number: int, *, is_draft: bool) -> dict[str, Any]:
 
 ADDRESSES = {
     zendesk: "https://acme.zendesk.com/hc/en-us/articles/1",
-    freshdesk: "https://acme.freshdesk.com/support/solutions/articles/1",
     confluence: "https://acme.atlassian.net/wiki/spaces/ENG/pages/1",
 }
 
