@@ -11,14 +11,7 @@ from tests.docs.test_code_blocks import BLOCKS, dags_of, in_folder, is_dag
 
 FILES = [*(block for block in BLOCKS if is_dag(block)), *sorted((ROOT / "dags").glob("*.py"))]
 # These DAGs only read files or the ledger.
-OFFLINE = {
-    "after_the_load",
-    "assistant_retention",
-    "retention",
-    "export_operations",
-    "look_at_feedback",
-    "rewrite_feedback",
-}
+OFFLINE = {"after_the_load", "assistant_retention", "retention"}
 
 
 @pytest.fixture(params=FILES, ids=lambda file: file.name)
