@@ -7,7 +7,6 @@ stay with their row, which the first of the known cells identifies.
 
 from __future__ import annotations
 
-import csv
 import inspect
 import re
 import runpy
@@ -23,7 +22,6 @@ from typing import Any
 import yaml
 
 from airflow_provider_assistant.api import errors
-from airflow_provider_assistant.evaluation.cells import as_list
 from airflow_provider_assistant.evaluation.rubrics import JudgeOptions
 from airflow_provider_assistant.evaluation.scorers import exact_match, token_f1
 from airflow_provider_assistant.evaluation.scores import score_cases, to_table
@@ -46,7 +44,7 @@ REGISTRY = SimpleNamespace(**runpy.run_path(str(SITE / "registry.py")))
 OPERATORS, ERRORS, DATASETS = (f"docs/reference/{name}.md" for name in ("operators", "errors", "datasets"))
 EVALUATION, HOOK = (f"docs/reference/{name}.md" for name in ("datasets", "hook"))
 OBSERVE = "docs/operate/observe.md"
-SCORES, COMPATIBILITY = "docs/evaluate/scores.md", "docs/reference/compatibility.md"
+SCORES, COMPATIBILITY = "docs/evaluate/golden-set.md", "docs/reference/compatibility.md"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 tasks: Callable[[], dict[str, type]] = cache(PARAMETERS.tasks)
 
@@ -255,12 +253,6 @@ def traps() -> list[dict[str, str]]:
     return found
 
 
-def golden_set() -> list[dict[str, str]]:
-    with (ROOT / "dags" / "golden_set" / "golden_set.csv").open(encoding="utf-8", newline="") as file:
-        tags = Counter(as_list(row["tags"])[0] for row in csv.DictReader(file))
-    return [{"Tag": code(tag), "Questions": str(number)} for tag, number in sorted(tags.items())]
-
-
 # -- the rest --------------------------------------------------------------------------------------
 
 
@@ -330,7 +322,6 @@ def tables() -> list[Table]:
         Table(EVALUATION, "Scores", columns(to_table(score_cases([], []), [], None).schema, nullable=False)),
         *summary(),
         Table(SCORES, "Traps", traps()),
-        Table("docs/evaluate/golden-set.md", "The golden set of the example DAG", golden_set()),
         Table(
             "docs/evaluate/judge.md",
             "Options",

@@ -28,7 +28,7 @@ from airflow_provider_assistant.ledger import clock, store
 from airflow_provider_assistant.loading import counts, findings, guards, load
 from airflow_provider_assistant.loading.options import OPTIONS, LoadOptions, OnAmbiguous, OnChange
 from airflow_provider_assistant.operators import documents
-from airflow_provider_assistant.parsing import child, office, pdf
+from airflow_provider_assistant.parsing import child
 from airflow_provider_assistant.sending.sender import BREAKER
 from airflow_provider_assistant.tables.files import FORMATS
 from tests.contract.cases import CASES
@@ -65,7 +65,7 @@ LISTS: list[tuple[str, str, str, Any]] = [
     (DATASETS, "States of requests", "State", ["open", "ambiguous", "timed_out", "complete", "failed", "lost"]),
     ("docs/ask/chat-batch.md", "What is in the file", "Status", answers.STATUSES),
     ("docs/evaluate/judge.md", "Rubrics", "Scorer", [f"judge.{name}" for name in (*BUILT_IN, "<name>")]),
-    ("docs/evaluate/golden-set.md", "Write a golden set", "Column", ["a key", "message", *EXPECTATIONS, "human"]),
+    (SCORES, "Columns", "Column", ["a key", "message", *EXPECTATIONS, "human"]),
     (SCORES, "Scorers", "Name", [*SCORERS, "column:<name>", "judge.<name>", "package.module.function"]),
     (LEDGER, "Retry or skip", "`on_ambiguous`", get_args(OnAmbiguous)),
     (INCREMENTAL, "When a row has changed", "`on_change`", get_args(OnChange)),
@@ -96,7 +96,7 @@ SETTINGS = ClientSettings("", "")
 FIGURES = [
     ("docs/ask/chat-batch.md", f"saved within {NUMBER[state.FLUSH]} seconds"),
     ("docs/ask/chat-batch.md", f"polled first at {NUMBER[schedule.FIRST]} of it"),
-    ("docs/ask/chat-batch.md", f"has a line every {poller.PROGRESS:g} seconds"),
+    ("docs/ask/chat-batch.md", f"a line every {poller.PROGRESS:g} seconds"),
     (LEDGER, f"writes nothing for {clock.DEFAULT_SECONDS:g} seconds"),
     (LEDGER, f"gives what is in flight {NUMBER[cancellation.GRACE]} seconds"),
     ("docs/reference/configuration.md", f"from {clock.SHORTEST:g} to {clock.LONGEST:g},"),
@@ -106,12 +106,8 @@ FIGURES = [
     ("docs/load/load-dataframe.md", f"rejects the first {load.FIRST_ROWS} rows"),
     (INCREMENTAL, f"list at least {guards.LEAST_CHANGED} of them, or remove at least {guards.LEAST_REMOVED}."),
     ("docs/evaluate/feedback.md", f"After {BREAKER} failures in a row"),
-    (HANDBOOK, f"| {folder.LARGEST_TEXT // MILLION} MB for Markdown, text and HTML, "),
-    (HANDBOOK, f", {child.LARGEST_FILE // MILLION} MB for others |"),
-    (HANDBOOK, f"| {office.LARGEST_ARCHIVE // MILLION} MB and {office.MOST_MEMBERS:,} members |"),
-    (HANDBOOK, f"| Pages of a PDF file | {pdf.MOST_PAGES:,} |"),
-    (HANDBOOK, f"| Text of a file | {child.MOST_CHARACTERS:,} characters |"),
-    (HANDBOOK, f"| {NUMBER[child.SECONDS]}, {child.MEMORY // 2**30} GiB |"),
+    (HANDBOOK, f"{folder.LARGEST_TEXT // MILLION} MB (text, HTML) or {child.LARGEST_FILE // MILLION} MB (others)"),
+    (HANDBOOK, f"with {NUMBER[child.SECONDS]} and {child.MEMORY // 2**30} GiB for a file"),
     (OPERATORS, f"by default {BaseSensorOperator(task_id='any').timeout / 86400:g} days"),
     (LINEAGE, f"`{'`, `'.join(get_args(assets.AssetKind)[1:-1])}` or `{get_args(assets.AssetKind)[-1]}`"),
     (LINEAGE, f"`{inspect.signature(assets.assistant_asset).parameters['kind'].default}` (the helper's default)"),
@@ -244,7 +240,7 @@ def connections() -> list[Any]:
     for block in blocks("text", "bash"):
         for number, pair in enumerate(shown.findall(block.code)):
             found.append(pytest.param("".join(pair), id=f"{block.name}.{number}"))
-    assert len(found) >= 6
+    assert len(found) >= 4
     return found
 
 
