@@ -23,7 +23,6 @@ import yaml
 
 from airflow_provider_assistant.api import errors
 from airflow_provider_assistant.evaluation.rubrics import JudgeOptions
-from airflow_provider_assistant.evaluation.scorers import exact_match, token_f1
 from airflow_provider_assistant.evaluation.scores import score_cases, to_table
 from airflow_provider_assistant.evaluation.summary import Summary
 from airflow_provider_assistant.hooks import extra
@@ -241,18 +240,6 @@ def summary() -> list[Table]:
 # -- evaluation ------------------------------------------------------------------------------------
 
 
-def traps() -> list[dict[str, str]]:
-    """Return the scores of the answers on the page."""
-    found = []
-    for row in table(section(SCORES, "Traps")):
-        answer, expected = row["Answer"], row["Expected"]
-        scores = {"`exact_match`": exact_match(answer, expected), "`token_f1`": token_f1(answer, expected)}
-        found.append(
-            {"Answer": answer, "Expected": expected} | {name: f"{score:.2f}" for name, score in scores.items()}
-        )
-    return found
-
-
 # -- the rest --------------------------------------------------------------------------------------
 
 
@@ -321,7 +308,6 @@ def tables() -> list[Table]:
         Table(DATASETS, "Findings file", columns(findings_schema())),
         Table(EVALUATION, "Scores", columns(to_table(score_cases([], []), [], None).schema, nullable=False)),
         *summary(),
-        Table(SCORES, "Traps", traps()),
         Table(
             "docs/evaluate/judge.md",
             "Options",
