@@ -212,7 +212,7 @@ up: venv ## The demo, then Airflow and the service stay until Ctrl-C
 matrix: venv ## What differs between Airflows and Pythons, on every pair, some 4 minutes each; PAIR=py312-airflow32: only that
 	@code=0; PYENV_VERSION=$$(pyenv versions --bare 2>/dev/null | paste -sd:) $(BIN)/tox run $(if $(PAIR),-e $(PAIR)) || code=$$?; \
 	$(BIN)/python -m tests.matrix.table; \
-	echo "make matrix: the results are in docs/internals/tested.md"; exit $$code
+	echo "make matrix: the results are in docs/reference/compatibility.md"; exit $$code
 
 # On the lowest Python. The tools of the tests are not pinned: only the package's own dependencies are tested here.
 LOWEST := .lowest

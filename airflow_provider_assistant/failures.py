@@ -33,7 +33,7 @@ from airflow_provider_assistant.exceptions import (
 from airflow_provider_assistant.provider_info import DOCUMENTATION
 from airflow_provider_assistant.texts import escaped
 
-RUNBOOK: Final = f"{DOCUMENTATION}en/stable/operate/runbook.html"
+RUNBOOK: Final = f"{DOCUMENTATION}en/stable/reference/errors.html"
 
 log = logging.getLogger(__name__)
 

@@ -132,7 +132,7 @@ class AssistantUploadFilesOperator(AssistantLoadOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        :doc:`/load/upload-files`
+        :doc:`/load/load-dataframe`
 
     :param files: A path or a list of paths: local paths, object storage URLs, globs or folders. A folder selects all
         files below it.

@@ -25,7 +25,7 @@ class AssistantRetentionOperator(AssistantBaseOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        :doc:`/operate/what-is-kept`
+        :doc:`/operate/security`
 
     :param days: Age in days. Default: 400.
     :param output_path: Folder of the datasets. Default: None, no datasets.

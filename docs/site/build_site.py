@@ -36,8 +36,8 @@ OTHERS = {
     if (ROOT / name).exists()
 }
 
-# The reference from docstrings, on a page for each of these groups. Operators, transfers and sensors are on the pages
-# below reference/operators.md.
+# The reference from docstrings, on a page for each of these groups. Operators, transfers and sensors are in
+# reference/operators.md.
 MODULES = {
     "Hook": ["hooks.assistant"],
     "Options of a load": ["loading.options"],
@@ -53,8 +53,8 @@ MODULES = {
     "Embedded service": ["sandbox.server"],
 }
 
-# The bullets of these pages are the order of the sidebar.
-WITH_CONTENTS = ("index.md", "reference/operators.md")
+# The bullets of this page are the order of the sidebar.
+WITH_CONTENTS = ("index.md",)
 
 
 def main(folder: Path) -> int:

@@ -1,9 +1,6 @@
 """Sphinx configuration for the pages that ``build_site.py`` collects."""
 
-import importlib
-import inspect
 import sys
-from functools import reduce
 from pathlib import Path
 
 from build_site import REPOSITORY, places_of
@@ -13,12 +10,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 # The sandbox is imported first: autodoc changes pydantic's annotations, and no model can be defined afterwards.
 from airflow_provider_assistant import __version__, sandbox  # noqa: F401
 
-ROOT = Path(__file__).parents[2]
-
 project = "Airflow provider for the Assistant API"
 html_title = f"Assistant provider {__version__}"
 release = __version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.linkcode", "sphinx_copybutton"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "sphinx_copybutton"]
 
 # Headings have GitHub's anchors.
 myst_heading_anchors = 6
@@ -50,19 +45,6 @@ html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#3046c9", "color-brand-content": "#3046c9"},
     "dark_css_variables": {"color-brand-primary": "#9aabff", "color-brand-content": "#9aabff"},
 }
-
-
-def linkcode_resolve(domain, info):
-    """Return the URL of the source of a class or function, or None if there is none."""
-    if domain != "py":
-        return None
-    try:
-        found = reduce(getattr, info["fullname"].split("."), importlib.import_module(info["module"]))
-        path = Path(inspect.getsourcefile(inspect.unwrap(found))).relative_to(ROOT)
-        line = inspect.getsourcelines(found)[1]
-    except (AttributeError, OSError, TypeError, ValueError):
-        return None  # an attribute, or inherited from another package
-    return f"{REPOSITORY}/blob/main/{path}#L{line}"
 
 
 def setup(app):

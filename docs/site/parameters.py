@@ -1,8 +1,8 @@
 """
-Write the tables of parameters on the reference pages of operators and sensor.
+Write the reference of operators and sensors from their classes.
 
-``python -m tests.docs.generated`` assembles each table from the classes: names and defaults from the constructors,
-meanings from the docstring of the class that defines the parameter.
+``python -m tests.docs.generated`` writes the page. Names and defaults come from the constructors, meanings from the
+docstring of the class that defines the parameter, and results from the docstring of ``execute``.
 """
 
 from __future__ import annotations
@@ -12,88 +12,139 @@ import inspect
 import re
 from pathlib import Path
 
+from airflow_provider_assistant.loading.counts import LoadCounts
 from airflow_provider_assistant.loading.options import OPTIONS, LoadOptions
 from airflow_provider_assistant.provider_info import get_provider_info
 
-PAGES = Path(__file__).parents[1] / "reference" / "operators"
+PAGE = Path(__file__).parents[1] / "reference" / "operators.md"
 PACKAGE = "airflow_provider_assistant."
 Parameters = dict[str, tuple[object, str]]
-COMMON = "Common parameters"
-BEGIN, END = "<!-- parameters: begin -->\n", "<!-- parameters: end -->\n"
+BEGIN, END = "<!-- operators: begin -->\n", "<!-- operators: end -->\n"
 HEAD = "| Parameter | Default | Meaning |\n|---|---|---|\n"
+# The column of defaults has it already.
+DEFAULT = re.compile(r" Default: (?:None|True|False|[\d.]+|`\w+`)\.$")
+RESULTS = re.compile(r"^:(return|raises \w+): (.*\n?(?:    .*\n?)*)", re.MULTILINE)
 
 
 def written(page: str) -> str:
     """
-    Return a page with the text between its marks replaced.
+    Return the page with the text between its marks replaced.
 
-    Below the name of an operator comes the table of its parameters, without those that another operator of the page has
-    as well: they are named only, and are in the table below "Common parameters".
+    Parameters that several operators share, with one default and one meaning, are in one table at the end. The section
+    of an operator only names them. Operators that share ``execute`` share its results.
 
     :param page: The text of the page.
     """
-    parts = re.split(r"^## (.+)$", page, flags=re.MULTILINE)
-    kinds = {title: kind for title, kind in tasks().items() if title in parts[1::2]}
+    kinds = tasks()
     common = common_parameters(list(kinds.values()))
-    for position in range(1, len(parts), 2):
-        title, text = parts[position : position + 2]
-        if title == COMMON:
-            text = replaced(text, f"\n{table(common)}\n")
-        elif title in kinds:
-            text = replaced(text, own_table(kinds[title], common))
-        parts[position : position + 2] = [f"## {title}", text]
-    return "".join(parts)
-
-
-def replaced(text: str, generated: str) -> str:
-    """
-    Return a section with the text between the marks replaced.
-
-    :param text: The section.
-    :param generated: The new text.
-    """
-    before, _, rest = text.partition(BEGIN)
+    shown: dict[str, str] = {}
+    sections = [section(kind, common, shown) for kind in kinds.values()]
+    templated = {name for kind in kinds.values() for name in kind.template_fields}
+    sections.append(f"## Common parameters\n\n{table(common, templated)}")
+    counts = "".join(f"| `{name}` | {markdown(text)} |\n" for name, text in _in_docstring(LoadCounts).items())
+    sections.append(f"## Counts of a load\n\n| Key | Meaning |\n|---|---|\n{counts}")
+    before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
-    return before + BEGIN + generated + END + after
+    return before + BEGIN + "\n" + "\n".join(sections) + "\n" + END + after
 
 
-def own_table(kind: type, common: Parameters) -> str:
+def section(kind: type, common: Parameters, shown: dict[str, str]) -> str:
     """
-    Return the table of the parameters that are not common, and a line with the names of those that are.
+    Return the section of an operator: its description, its parameters, and its result.
 
     :param kind: The class of the operator.
-    :param common: The common parameters of its page.
+    :param common: The parameters that several operators share.
+    :param shown: The results of the sections before, with their operators; that of this section is added.
     """
     found = parameters(kind)
     shared = [name for name in found if found[name] == common.get(name)]
     own = {name: one for name, one in found.items() if name not in shared}
-    texts = [table(own)] if own else []
+    parts = [f"## {kind.__name__}\n\n{description(kind)}\n"]
+    if own:
+        parts.append(table(own, set(kind.template_fields)))
     if shared:
         names = ", ".join(f"`{name}`" for name in shared)
-        texts.append(f"[Common parameters](#common-parameters): {names}.\n")
-    return "\n" + "\n".join(texts) + "\n"
+        parts.append(f"[Common parameters](#common-parameters): {names}.\n")
+    text = results(kind)
+    first = shown.setdefault(text, kind.__name__)
+    same = f"The result and the errors are those of [`{first}`](#{first.lower()}).\n"
+    parts.append(text if first == kind.__name__ else same)
+    return "\n".join(parts)
+
+
+def description(kind: type) -> str:
+    """
+    Return what a docstring says before the parameters, and a link to the guide.
+
+    :param kind: The class of the operator.
+    """
+    text = inspect.cleandoc(vars(kind)["__doc__"])
+    guides = re.findall(r":doc:`/(.+?)`", text)
+    text = re.sub(r"\.\. seealso::\n(?:    .*\n)+", "", text)
+    text = re.sub(r"^:param .*\n?(?:    .*\n?)*", "", text, flags=re.MULTILINE)
+    text = re.sub(r"^The (?:other )?parameters are those of\s+:class:`[^`]+`.*", "", text, flags=re.MULTILINE)
+    paragraphs = [" ".join(part.split()) for part in text.split("\n\n") if part.strip()]
+    links = ", ".join(f"[{title_of(guide)}](../{guide}.md)" for guide in guides)
+    return "\n\n".join([*map(markdown, paragraphs), f"Guide: {links}."])
+
+
+def title_of(guide: str) -> str:
+    """
+    Return the title of a page.
+
+    :param guide: Its path below the documentation, without suffix.
+    """
+    return (PAGE.parents[1] / f"{guide}.md").read_text().partition("\n")[0].removeprefix("# ")
+
+
+def results(kind: type) -> str:
+    """
+    Return what ``execute`` returns and raises.
+
+    :param kind: The class of the operator.
+    """
+    found = dict(RESULTS.findall(inspect.cleandoc(kind.execute.__doc__)))
+    returned = one_line(found.pop("return")).replace("`LoadCounts`", "[counts of a load](#counts-of-a-load)")
+    lines = [f"Returns: {returned}", ""]
+    raised = {name.removeprefix("raises "): one_line(text) for name, text in found.items()}
+    known = [f"- `{name}`: {text}" for name, text in raised.items() if text != "Any other error."]
+    if known:
+        lines += ["Raises:", "", *known, ""]
+    return "\n".join(lines)
+
+
+def one_line(text: str) -> str:
+    """
+    Return the Markdown of a text on one line.
+
+    :param text: ReST.
+    """
+    return markdown(" ".join(text.split()))
 
 
 def common_parameters(kinds: list[type]) -> Parameters:
     """
     Return the parameters that at least two of the operators have, with the same default and meaning.
 
-    :param kinds: The classes of the operators of a page.
+    :param kinds: The classes of the operators.
     """
     found = [item for kind in kinds for item in parameters(kind).items()]
     return {name: one for name, one in found if found.count((name, one)) > 1}
 
 
-def table(found: Parameters) -> str:
+def table(found: Parameters, templated: set[str]) -> str:
     """
     Return a table.
 
     :param found: The parameters.
+    :param templated: Those that Airflow renders, which get a mark.
     """
     rows = []
     for name, (default, meaning) in found.items():
         shown = "required" if default is inspect.Parameter.empty else f"`{default!r}`"
-        rows.append(f"| `{name}` | {shown} | {markdown(meaning)} |\n")
+        mark = " †" if name in templated else ""
+        text = markdown(DEFAULT.sub("", meaning))
+        rows.append(f"| `{name}`{mark} | {shown} | {text} |\n")
     return HEAD + "".join(rows)
 
 

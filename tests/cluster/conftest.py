@@ -27,7 +27,7 @@ def cluster(_cluster: Cluster) -> Cluster:
 
 @pytest.fixture
 def report(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Callable[..., None]]:
-    """Print figures for docs/internals/faults.md, with the duration of the test and the load of the machine."""
+    """Print figures for docs/internals/figures.md, with the duration of the test and the load of the machine."""
     started, before = time.monotonic(), cluster.airflow.restarts.copy()
     figures: dict[str, object] = {}
     yield figures.update

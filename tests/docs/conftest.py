@@ -14,12 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_assistant.knowledge import addresses
 from airflow_provider_assistant.lake import duckdb
-from tests.website import Website, page
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 FAQ = [
@@ -27,15 +25,6 @@ FAQ = [
     {"id": 18, "headline": "Shipping", "question": "When do parcels leave?", "answer": "Within one day."},
     {"id": 19, "headline": "Returns", "question": "How long may I return goods?", "answer": "For 30 days."},
 ]
-
-ARTICLE = {
-    "id": 7,
-    "title": "Hours",
-    "body": "<p>From <b>nine</b> to five.</p>",
-    "html_url": "https://acme.zendesk.com/hc/en-us/articles/7",
-    "draft": False,
-    "locale": "en-us",
-}
 
 QUESTIONS = [{"id": row["id"], "message": row["question"], "expected": row["answer"], "language": "en"} for row in FAQ]
 
@@ -68,20 +57,8 @@ def empty_warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "lake.duckdb"
 
 
-@pytest.fixture(scope="session")
-def website() -> Iterator[str]:
-    """The sitemap of a website on this machine, which is a help desk as well."""
-    with Website() as running:
-        pages = {"/office": page("Office", "From nine to five."), "/archive/old": page("Old", "From eight to four.")}
-        sitemap = running.site(pages)
-        articles = {"articles": [ARTICLE, {**ARTICLE, "id": 8, "draft": True}], "meta": {"has_more": False}}
-        for brackets in ("[size]", "%5Bsize%5D"):
-            running.files[f"/api/v2/help_center/articles.json?page{brackets}=100"] = json.dumps(articles).encode()
-        yield sitemap
-
-
 @pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_warehouse: Path, website: str) -> None:
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_warehouse: Path) -> None:
     """Files, folders, a warehouse, and the Variables and the connection that name them."""
     handbook = tmp_path / "handbook"
     handbook.mkdir()
@@ -124,10 +101,5 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_warehouse: Path
     }
     for name, path in variables.items():
         monkeypatch.setenv(f"AIRFLOW_VAR_{name.upper()}", str(path))
-    monkeypatch.setenv("AIRFLOW_VAR_WEBSITE_SITEMAP", website)
-    help_desk = {"conn_type": "http", "host": website.removesuffix("/sitemap.xml"), "login": "a", "password": "b"}
-    monkeypatch.setenv("AIRFLOW_CONN_ZENDESK", json.dumps(help_desk))
-    # The website of the pages is public, the one of the tests is on this machine.
-    monkeypatch.setattr(addresses, "is_public", lambda _: True)
     warehouse_connection = {"conn_type": "sqlite", "host": str(tmp_path / "warehouse.db")}
     monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", json.dumps(warehouse_connection))

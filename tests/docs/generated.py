@@ -7,7 +7,6 @@ stay with their row, which the first of the known cells identifies.
 
 from __future__ import annotations
 
-import csv
 import inspect
 import re
 import runpy
@@ -22,19 +21,14 @@ from typing import Any
 
 import yaml
 
-from airflow_provider_assistant import exceptions
 from airflow_provider_assistant.api import errors
-from airflow_provider_assistant.evaluation.cells import as_list
 from airflow_provider_assistant.evaluation.rubrics import JudgeOptions
-from airflow_provider_assistant.evaluation.scorers import exact_match, token_f1
 from airflow_provider_assistant.evaluation.scores import score_cases, to_table
 from airflow_provider_assistant.evaluation.summary import Summary
 from airflow_provider_assistant.hooks import extra
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.lake import datasets
 from airflow_provider_assistant.loading.findings import findings_schema
-from airflow_provider_assistant.operators import documents
-from airflow_provider_assistant.operators.base import AssistantOperator
 from airflow_provider_assistant.provider_info import get_provider_info
 from tests.contract.cases import CASES, Case
 from tests.docs import command_line, runbook
@@ -47,8 +41,9 @@ SITE = ROOT / "docs" / "site"
 PARAMETERS = SimpleNamespace(**runpy.run_path(str(SITE / "parameters.py")))
 REGISTRY = SimpleNamespace(**runpy.run_path(str(SITE / "registry.py")))
 OPERATORS, ERRORS, DATASETS = (f"docs/reference/{name}.md" for name in ("operators", "errors", "datasets"))
-EVALUATION, METRICS, HOOK = (f"docs/reference/{name}.md" for name in ("evaluation", "metrics", "hook"))
-SCORES, COMPATIBILITY = "docs/evaluate/scores.md", "docs/reference/compatibility.md"
+EVALUATION, HOOK = (f"docs/reference/{name}.md" for name in ("datasets", "hook"))
+OBSERVE = "docs/operate/observe.md"
+SCORES, COMPATIBILITY = "docs/evaluate/golden-set.md", "docs/reference/compatibility.md"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 tasks: Callable[[], dict[str, type]] = cache(PARAMETERS.tasks)
 
@@ -75,8 +70,8 @@ class Table:
         found = re.compile(rf"{head}(?: *\|.*\n)*", re.MULTILINE).search(text, start, end)
         assert found, f"{self.page} has no table with {key!r} below {self.heading!r}"
         kept = {row[key]: row for row in table(re.sub("^ +", "", found[0], flags=re.MULTILINE))}
-        titles = list(next(iter(kept.values())))
         lines = found[0].splitlines()[:2]
+        titles = [title.strip() for title in lines[0].split("|")[1:-1]]
         for row in self.rows:
             cells = {**kept.get(row[key], {}), **row}
             line = "".join(f" {cells.get(title, '')} |" for title in titles).replace("|  |", "| |")
@@ -107,23 +102,9 @@ def by_value(given: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 # -- operators and hook ----------------------------------------------------------------------------
 
 
-def templated() -> list[dict[str, str]]:
-    common = AssistantOperator.template_fields
-    rows = {"all operators that call the service": common}
-    for name, kind in tasks().items():
-        own = kind.template_fields
-        rows[code(name)] = own[len(common) :] if issubclass(kind, AssistantOperator) else own
-    return [{"Class": name, "Templated": all_code(names)} for name, names in rows.items() if names]
-
-
 def links() -> list[dict[str, str]]:
     found = by_value((name, link.name) for name, kind in tasks().items() for link in kind.operator_extra_links)
     return [{"Button": button, "Classes": all_code(classes)} for button, classes in found.items()]
-
-
-def fields_of_documents() -> list[dict[str, str]]:
-    classes = (documents.AssistantLoadTextOperator, documents.AssistantLoadQAOperator)
-    return [{"Class": code(kind.__name__), "Fields": all_code(kind.payload.model_fields)} for kind in classes]
 
 
 def import_paths() -> list[dict[str, str]]:
@@ -134,7 +115,12 @@ def import_paths() -> list[dict[str, str]]:
     ]
     places = [f"airflow_provider_assistant.{other}".rpartition(".") for other in others]
     found |= by_value((name, module) for module, _, name in places)
-    return [{"Module": code(module), "Classes": all_code(names)} for module, names in found.items()]
+    return [{"Module": code(module), "Classes": linked(names)} for module, names in found.items()]
+
+
+def linked(names: list[str]) -> str:
+    """Return class names in backticks; those of operators and sensors lead to their sections."""
+    return ", ".join(f"[{code(name)}](#{name.lower()})" if name in tasks() else code(name) for name in names)
 
 
 def route(case: Case) -> str:
@@ -207,17 +193,8 @@ def statuses() -> list[dict[str, str]]:
     return [
         {"Status": str(status), "Exception": code(row.error.__name__)}
         | repeats(in_task=row.may_pass, by_airflow=row.may_pass)
-        | {"Condition": row.meaning, "What to do": row.own_todo or row.error.default_todo}
+        | {"Condition": row.meaning}
         for status, row in rows.items()
-    ]
-
-
-def errors_without_a_status() -> list[dict[str, str]]:
-    kinds = [kind for kind in runbook.ERRORS[1:] if not issubclass(kind, exceptions.AssistantAPIError)]
-    repeated = {exceptions.AssistantConnectionError, exceptions.AssistantTimeoutError}
-    return [
-        {"Exception": code(kind.__name__)} | repeats(in_task=kind in repeated, by_airflow=kind.default_retryable)
-        for kind in kinds
     ]
 
 
@@ -263,24 +240,6 @@ def summary() -> list[Table]:
 # -- evaluation ------------------------------------------------------------------------------------
 
 
-def traps() -> list[dict[str, str]]:
-    """Return the scores of the answers on the page."""
-    found = []
-    for row in table(section(SCORES, "Traps")):
-        answer, expected = row["Answer"], row["Expected"]
-        scores = {"`exact_match`": exact_match(answer, expected), "`token_f1`": token_f1(answer, expected)}
-        found.append(
-            {"Answer": answer, "Expected": expected} | {name: f"{score:.2f}" for name, score in scores.items()}
-        )
-    return found
-
-
-def golden_set() -> list[dict[str, str]]:
-    with (ROOT / "dags" / "golden_set" / "golden_set.csv").open(encoding="utf-8", newline="") as file:
-        tags = Counter(as_list(row["tags"])[0] for row in csv.DictReader(file))
-    return [{"Tag": code(tag), "Questions": str(number)} for tag, number in sorted(tags.items())]
-
-
 # -- the rest --------------------------------------------------------------------------------------
 
 
@@ -298,43 +257,57 @@ def lowest_versions() -> list[dict[str, str]]:
 
 
 def layers(text: str) -> str:
+    """Return a page with the layers of the package in its first block of text."""
     contract = next(found for found in PROJECT["tool"]["importlinter"]["contracts"] if found["type"] == "layers")
     drawn = "\n".join(contract["layers"])
     return re.sub(r"(?<=```text\n).*?(?=\n```)", lambda _: drawn, text, count=1, flags=re.DOTALL)
 
 
+# Columns that at least so many datasets have are described once.
+SHARED = 2
+
+
 def datasets_page(text: str) -> str:
     """Return the page of the datasets with the sections that the code describes."""
-    sections = []
+    described = {dataset.name: column_rows(dataset) for dataset in datasets.DATASETS.values()}
+    number = Counter(row for rows in described.values() for row in rows.values())
+    shared = {name: row for rows in described.values() for name, row in rows.items() if number[row] >= SHARED}
+    head = "| Column | Type | Meaning |\n|---|---|---|\n"
+    sections = [f"## Common columns\n\n{head}{''.join(shared.values())}"]
     for dataset in datasets.DATASETS.values():
-        rows = columns(dataset.schema())
-        lines = [f"## {dataset.name}", "", f"{dataset.description}.", ""]
-        lines += ["| Column | Type | Nullable | Meaning |", "|---|---|---|---|"]
-        for row, meaning in zip(rows, dataset.descriptions().values(), strict=True):
-            lines.append("| " + " | ".join([*row.values(), meaning]) + " |")
-        sections.append("\n".join(lines))
+        rows = described[dataset.name]
+        own = [row for name, row in rows.items() if shared.get(name) != row]
+        common = all_code(name for name, row in rows.items() if shared.get(name) == row)
+        parts = [f"## {dataset.name}", "", f"{dataset.description}.", ""]
+        if own:
+            parts.append(f"{head}{''.join(own)}")
+        sections.append("\n".join([*parts, f"[Common columns](#common-columns): {common}.\n"]))
     begin, end = (f"<!-- datasets: {word} -->" for word in ("begin", "end"))
     before, _, rest = text.partition(begin)
-    return f"{before}{begin}\n\n" + "\n\n".join(sections) + f"\n\n{end}{rest.partition(end)[2]}"
+    return f"{before}{begin}\n\n" + "\n".join(sections) + f"\n{end}{rest.partition(end)[2]}"
+
+
+def column_rows(dataset: Any) -> dict[str, str]:
+    """Return the line of each column of a dataset in a table."""
+    lines = {}
+    for row, meaning in zip(columns(dataset.schema()), dataset.descriptions().values(), strict=True):
+        kind = row["Type"] if row["Nullable"] == "no" else f"{row['Type']} or null"
+        lines[codes(row["Column"])[0]] = f"| {row['Column']} | {kind} | {meaning} |\n"
+    return lines
 
 
 def tables() -> list[Table]:
     return [
         Table(OPERATORS, "Import paths", import_paths()),
-        Table(OPERATORS, "Templated arguments", templated()),
         Table(OPERATORS, "Links", links()),
-        Table(OPERATORS, "Fields of a document", fields_of_documents()),
         Table(HOOK, "Sync", hook_methods()),
         Table("docs/reference/configuration.md", "Configuration", configuration()),
         Table("docs/start/connection.md", "Fields", connection_fields()),
         Table(ERRORS, "By HTTP status", statuses()),
-        Table(ERRORS, "Without a status", errors_without_a_status()),
-        Table(METRICS, "Tags", endpoint_tags()),
+        Table(OBSERVE, "Tags", endpoint_tags()),
         Table(DATASETS, "Findings file", columns(findings_schema())),
         Table(EVALUATION, "Scores", columns(to_table(score_cases([], []), [], None).schema, nullable=False)),
         *summary(),
-        Table(SCORES, "Traps", traps()),
-        Table("docs/evaluate/golden-set.md", "The golden set of the example DAG", golden_set()),
         Table(
             "docs/evaluate/judge.md",
             "Options",
@@ -343,7 +316,7 @@ def tables() -> list[Table]:
                 for name, default in JudgeOptions().model_dump().items()
             ],
         ),
-        Table("docs/operate/observe.md", "Alerts", alerts()),
+        Table(OBSERVE, "Alerts", alerts()),
         Table(COMPATIBILITY, "Lowest versions", lowest_versions()),
         Table(
             COMPATIBILITY,
@@ -362,10 +335,9 @@ def generated() -> dict[Path, str]:
         runbook.PAGE: runbook.written(),
         matrix.PAGE: matrix.BETWEEN.sub(lambda _: matrix.table(), matrix.PAGE.read_text()),
     }
-    architecture = ROOT / "docs/internals/architecture.md"
-    found[architecture] = layers(architecture.read_text())
-    for page in PARAMETERS.PAGES.glob("*.md"):
-        found[page] = PARAMETERS.written(page.read_text())
+    contributing = ROOT / "CONTRIBUTING.md"
+    found[contributing] = layers(contributing.read_text())
+    found[PARAMETERS.PAGE] = PARAMETERS.written(PARAMETERS.PAGE.read_text())
     for one in tables():
         page = page_with(one.page, one.heading)
         found[page] = one.written(found.get(page) or page.read_text())

@@ -1,5 +1,5 @@
 """
-Write the runbook from the exceptions and the table of statuses.
+Write the sections on exceptions, to which the errors of tasks lead, from their docstrings and the table of statuses.
 
 ``python -m tests.docs.generated`` writes the page.
 """
@@ -13,9 +13,9 @@ from pathlib import Path
 
 from airflow_provider_assistant import exceptions
 from airflow_provider_assistant.api.errors import STATUSES
-from airflow_provider_assistant.exceptions import AssistantError
+from airflow_provider_assistant.exceptions import AssistantAPIError, AssistantError
 
-PAGE = Path(__file__).parents[2] / "docs" / "operate" / "runbook.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "errors.md"
 BEGIN, END = "<!-- from the exceptions: begin -->\n", "<!-- from the exceptions: end -->\n"
 ERRORS = [kind for kind in vars(exceptions).values() if inspect.isclass(kind) and issubclass(kind, AssistantError)]
 
@@ -57,8 +57,7 @@ def _sections_of_statuses(kind: type[AssistantError]) -> Iterator[Section]:
     for status, row in STATUSES.items():
         if row.error is kind and row.own_todo:
             meaning_of_status = f"{row.meaning[0].upper()}{row.meaning[1:]}."
-            meaning = f"The status is {status}."
-            yield Section(kind, meaning_of_status, meaning, kind.default_safe, row.own_todo, status)
+            yield Section(kind, meaning_of_status, "", kind.default_safe, row.own_todo, status)
 
 
 def written() -> str:
@@ -70,11 +69,12 @@ def written() -> str:
 
 
 def _text(section: Section) -> str:
-    retries = "Airflow retries the task, unless the message says that it does not."
+    retries = "Airflow retries the task."
     if not section.error.default_retryable:
         retries = "Airflow does not retry the task: clear it afterwards."
-    paragraphs = [f"### {section.title}", f"{section.happened} {section.meaning}"]
-    if section.status is None:
-        paragraphs.append(f"**What is safe**: {section.safe}")
-    paragraphs.append(f"**What to do**: {section.todo} {retries}")
+    paragraphs = [f"### {section.title}", f"{section.happened} {section.meaning}".strip()]
+    # The page says once what is safe after any refusal.
+    if section.status is None and section.safe != AssistantAPIError.default_safe:
+        paragraphs.append(f"**Safe**: {section.safe}")
+    paragraphs.append(f"**To do**: {section.todo} {retries}")
     return "\n\n".join(paragraphs) + "\n\n"

@@ -38,10 +38,8 @@ def test_queries(connect, run_dag, ledger_home, tmp_path, monkeypatch):
     connect()
     run = run_dag(dag_on(CHAT_BATCH, "ask_golden_set", tmp_path))
     assert run.state == "success"
-    assert run.xcom("show_unanswered") == len(QUESTIONS)
     monkeypatch.chdir(tmp_path)
-    query, low_confidence = queries(CHAT_BATCH)
-    assert duckdb.sql(low_confidence).fetchall() == [], "a poll says no confidence"
+    (query,) = queries(CHAT_BATCH)
     ((path, questions, answered, p50, p99),) = duckdb.sql(query).fetchall()
     assert run.run_id in path
     assert (questions, answered) == (3, 3)
@@ -51,19 +49,3 @@ def test_queries(connect, run_dag, ledger_home, tmp_path, monkeypatch):
         rows = ledger.execute(query).fetchall()
     assert {row[1] for row in rows} == {str(question["id"]) for question in QUESTIONS}
     assert {(row[0], row[3]) for row in rows} == {(run.run_id, "created")}
-
-
-def test_query_for_low_confidence(connect, run_dag, tmp_path, monkeypatch):
-    import duckdb
-
-    connect()
-    dag = dag_on(CHAT_BATCH, "ask_golden_set", tmp_path)
-    ask = dag.get_task("ask")
-    ask.mode, ask.deferrable = "sync", False
-    assert run_dag(dag).state == "success"
-    monkeypatch.chdir(tmp_path)
-    _, low_confidence = queries(CHAT_BATCH)
-    # The site has no documents.
-    found = duckdb.sql(low_confidence).fetchall()
-    assert {(level, score) for _, level, score, _, _ in found} == {("low", 0.0)}
-    assert len(found) == len(QUESTIONS)

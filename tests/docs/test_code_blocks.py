@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 DEFINES_DAG = re.compile(r"^@dag\b|\bDAG\(", re.MULTILINE)
 BLOCKS = blocks("python", "py", "python3")
-# The tutorial has one block, and test_tutorials.py runs it with the steps of the page.
-STEP_BY_STEP = [ROOT / "docs/load/tutorial.md"]
-RUN_HERE = [block for block in BLOCKS if block.page not in STEP_BY_STEP]
 
 
 @pytest.fixture
@@ -53,7 +50,7 @@ def in_folder(block: Block, folder: Path) -> Path:
 
 
 @pytest.mark.promise("pages", "Every Python example of the documentation runs; a load sends nothing the second time.")
-@pytest.mark.parametrize("block", RUN_HERE, ids=lambda block: block.name)
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
 @pytest.mark.usefixtures("files")
 def test_block_runs(
     judge: Any,
@@ -121,7 +118,6 @@ def test_no_block_is_overlooked() -> None:
     assert fences == 2 * sum(len(blocks_of(page)) for page in pages())
     assert all(block.language for page in pages() for block in blocks_of(page))
     assert "README.md" in {block.page.name for block in BLOCKS}
-    assert len(BLOCKS) - len(RUN_HERE) == len(STEP_BY_STEP)
 
 
 def test_lines_fit_the_width_of_the_site() -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from airflow_provider_assistant.evaluation.cells import as_phrases
 from airflow_provider_assistant.evaluation.rules import parse_condition
+from airflow_provider_assistant.evaluation.scorers import token_f1
 from airflow_provider_assistant.evaluation.text import has_phrase
-from tests.docs.pages import ROOT, blocks_of, codes, section, table
+from tests.docs.pages import ROOT, blocks_of, codes, section, table, words
 
 GOLDEN_SET = "docs/evaluate/golden-set.md"
 
@@ -23,8 +24,13 @@ def test_phrases_are_in_the_texts_of_the_table_and_not_in_others():
         assert found == dict.fromkeys(codes(row["Is in"]), True) | dict.fromkeys(codes(row["Is not in"]), False), phrase
 
 
+def test_similarities_compare_words():
+    answer, expected = re.findall(r"\*(You can .*?refund)\*", words(GOLDEN_SET))
+    assert f"`token_f1` of {token_f1(answer, expected):.2f} against" in words(GOLDEN_SET)
+
+
 def test_the_cells_with_several_texts_mean_the_same():
-    [cell] = re.findall("```text\n(.*?)\n```", section(GOLDEN_SET, "Cells with several texts"), re.DOTALL)
+    [cell] = re.findall("```text\n(.*?)\n```", section(GOLDEN_SET, "Columns"), re.DOTALL)
     wanted = ("30 days || one month", "receipt")
     assert as_phrases(cell) == as_phrases("\n".join(wanted)) == as_phrases(list(wanted)) == wanted
 

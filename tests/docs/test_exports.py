@@ -19,13 +19,11 @@ from tests.docs.pages import ROOT, blocks_of
 from tests.unit.lake.conftest import engine, server  # noqa: F401 (fixtures)
 from tests.unit.lake.nights import FIRST, MADE_BY, load, moment, rating, write_rows, write_statistics
 
-*SIX_QUESTIONS, OWN_VIEW, COUNTERS = [
-    block.code for block in blocks_of(ROOT / "docs/export/warehouse.md") if block.language == "sql"
-]
+WAREHOUSE = blocks_of(ROOT / "docs/export/warehouse.md")
+*SIX_QUESTIONS, OWN_VIEW, COUNTERS, SNOWFLAKE = [block.code for block in WAREHOUSE if block.language == "sql"]
 NUMBERS, IN_TIME = (
     block.code for block in blocks_of(ROOT / "docs/export/nightly-export.md") if block.language == "sql"
 )
-OTHERS = blocks_of(ROOT / "docs/export/other-warehouses.md")
 MONDAY, DAY, LATER = date(2026, 11, 16), date(2026, 11, 20), date(2026, 11, 24)
 ANSWERS = {
     "answers_weekly": [(MONDAY, "docs", 4, 3, 0.75), (date(2026, 11, 23), "docs", 1, 1, 1.0)],
@@ -106,26 +104,19 @@ def test_the_queries_of_the_warehouse_in_postgresql(tmp_path: Path, engine) -> N
             assert [tuple(row) for row in connection.exec_driver_sql(query)] == rows
 
 
-def test_the_statements_of_other_warehouses_have_the_columns_of_the_files() -> None:
-    columns = list(STATISTICS.columns)
-    statements = [block.code for block in OTHERS if block.language == "sql"]
-    assert len(statements) == 4
-    for statement in statements:
-        assert all(name in statement for name in columns)
-    redshift = next(statement for statement in statements if "CREATE TEMP TABLE" in statement)
-    table = redshift.partition("CREATE TEMP TABLE day (")[2].partition(");")[0]
-    assert [line.split()[0] for line in table.strip().splitlines()] == columns
+def test_the_statement_for_snowflake_has_the_columns_of_the_files() -> None:
+    assert all(name in SNOWFLAKE for name in STATISTICS.columns)
 
 
 def test_the_sources_of_dbt_are_datasets() -> None:
-    (sources,) = [yaml.safe_load(block.code)["sources"][0] for block in OTHERS if block.language == "yaml"]
+    (sources,) = [yaml.safe_load(block.code)["sources"][0] for block in WAREHOUSE if block.language == "yaml"]
     for table in sources["tables"]:
         columns = DATASETS[table["name"]].columns
         assert "freshness" in table or table.get("loaded_at_field", sources["loaded_at_field"]) in columns
 
 
 def test_the_day_of_an_iceberg_table_is_replaced(tmp_path: Path) -> None:
-    (code,) = [block.code for block in OTHERS if block.language == "python"]
+    (code,) = [block.code for block in WAREHOUSE if "dynamic_partition_overwrite" in block.code]
     loaded: list[object] = []
 
     class Table:

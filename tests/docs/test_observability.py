@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from airflow_provider_assistant.observability import metrics
-from tests.docs.pages import ROOT, codes, table
+from tests.docs.pages import ROOT, codes, section, table
 
 FOLDER = ROOT / "docs/operate/observability"
 DASHBOARD = json.loads((FOLDER / "grafana-dashboard.json").read_text())
@@ -26,7 +26,7 @@ SELECTOR = re.compile(r"(airflow_assistant_\w+)(?:\{([^}]*)\})?")
 @cache
 def sent() -> dict[str, tuple[str, set[str]]]:
     """Return kind and tags of each metric from the page."""
-    rows = table((ROOT / "docs/reference/metrics.md").read_text())
+    rows = table(section("docs/operate/observe.md", "Metrics"))
     return {codes(row["Metric"])[0]: (row["Kind"], set(codes(row["Tags"]))) for row in rows}
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-PAGE = ROOT / "docs" / "operate" / "backup.md"
+PAGE = ROOT / "docs" / "operate" / "ledger.md"
 
 
 def all_attempts(connection: sa.Connection) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.docs.pages import ROOT
+from tests.docs.pages import ROOT, codes, section
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 MAKEFILE = (ROOT / "Makefile").read_text()
@@ -94,3 +94,15 @@ def test_pre_commit_hooks_run_the_tools_of_make_check() -> None:
     for hook in (hook for hook in local if hook["entry"].startswith(".venv/bin/")):
         tool = hook["entry"].removeprefix(".venv/bin/").removesuffix(" --force-exclude")
         assert f"\t$(BIN)/{tool}" in MAKEFILE, hook["id"]
+
+
+PATHS = ("Ten ideas", "The path of a row", "The path of a question", "The path of a statistic", "Rules for code")
+
+
+@pytest.mark.parametrize("heading", PATHS)
+def test_the_architecture_names_what_exists(heading: str) -> None:
+    source = "".join(path.read_text() for path in (ROOT / "airflow_provider_assistant").rglob("*.py"))
+    text = " ".join(codes(section("CONTRIBUTING.md", heading)))
+    named = re.findall(r"\b\w*(?:[a-z][A-Z]|[a-z]_[a-z])\w*", text)
+    assert named
+    assert [name for name in named if not re.search(rf"\b{name}\b", source)] == []

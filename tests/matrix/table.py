@@ -10,7 +10,7 @@ from typing import Any
 from tests.matrix import PAIRS, result_file
 from tests.matrix.pair import is_good
 
-PAGE = Path(__file__).parents[2] / "docs" / "internals" / "tested.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "compatibility.md"
 BEGIN, END = "<!-- results: `make matrix` writes this -->", "<!-- end of results -->"
 BETWEEN = re.compile(rf"(?<={re.escape(BEGIN)}\n).*(?={re.escape(END)})", re.DOTALL)
 

@@ -1,4 +1,4 @@
-"""Nights with known faults, and with exact results: each is a line of docs/internals/faults.md, or once went wrong."""
+"""Nights with known faults, and with exact results: each is a line of docs/internals/figures.md, or once went wrong."""
 
 from __future__ import annotations
 

@@ -36,10 +36,12 @@ def test_each_status_of_the_page(cli, connection, service):
     for row in ROWS:
         status = STATUSES.get(row["Status"]) or int(row["Status"])
         error_class = getattr(exceptions, codes(row["Exception"])[0])
-        said = (f"{status} ", row["Condition"], row["What to do"])
+        error = error_of(endpoints.get_limits("acme"), Response(status, {}, b""))
+        assert error.todo
+        said = (f"{status} ", row["Condition"], error.todo)
         if status < 200:
             # No server can send it as the status of a reply.
-            check(str(error_of(endpoints.get_limits("acme"), Response(status, {}, b""))), *said[1:])
+            check(str(error), *said[1:])
             continue
         service.answer(f"status:{status}", times=None)
         with pytest.raises(error_class) as raised:

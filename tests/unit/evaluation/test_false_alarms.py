@@ -1,4 +1,4 @@
-"""The rates of false and of missed alarms that the page docs/internals/gate.md states, by simulation."""
+"""The rates of false and of missed alarms that the page docs/internals/figures.md states, by simulation."""
 
 from __future__ import annotations
 
