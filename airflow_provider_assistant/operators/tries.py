@@ -10,9 +10,10 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar, cast
 
-from airflow.providers.common.compat.sdk import AirflowSkipException, Context, DownstreamTasksSkipped
+from airflow.providers.common.compat.sdk import AirflowSkipException, Context
 
 from airflow_provider_assistant.exceptions import AssistantLedgerError
+from airflow_provider_assistant.hooks.task_parameters import check_rendered
 from airflow_provider_assistant.names import task_name
 from airflow_provider_assistant.texts import shortened, storable
 
@@ -44,10 +45,11 @@ def recorded_as(task_kind: str) -> Callable[[Execute[Task, P]], Execute[Task, P]
     def decorate(execute: Execute[Task, P]) -> Execute[Task, P]:
         @functools.wraps(execute)
         def run(task: Task, context: Context, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
+            check_rendered(task, context)
             with _recorded_try(task, context, task_kind):
                 try:
                     result = execute(task, context, *args, **kwargs)
-                except (AirflowSkipException, DownstreamTasksSkipped) as error:
+                except AirflowSkipException as error:
                     # Airflow skips tasks by these exceptions. The try has succeeded.
                     skipped = error
                 else:

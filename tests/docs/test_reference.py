@@ -10,7 +10,6 @@ import tomllib
 from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
-from airflow.providers.common.compat.sdk import BaseSensorOperator
 
 from airflow_provider_assistant import assets, exceptions, retry_policy
 from airflow_provider_assistant.asking import answers, poller, state, wait
@@ -108,7 +107,6 @@ FIGURES = [
     ("docs/evaluate/feedback.md", f"After {BREAKER} failures in a row"),
     (HANDBOOK, f"{folder.LARGEST_TEXT // MILLION} MB (text, HTML) or {child.LARGEST_FILE // MILLION} MB (others)"),
     (HANDBOOK, f"with {NUMBER[child.SECONDS]} and {child.MEMORY // 2**30} GiB for a file"),
-    (OPERATORS, f"by default {BaseSensorOperator(task_id='any').timeout / 86400:g} days"),
     (LINEAGE, f"`{'`, `'.join(get_args(assets.AssetKind)[1:-1])}` or `{get_args(assets.AssetKind)[-1]}`"),
     (LINEAGE, f"`{inspect.signature(assets.assistant_asset).parameters['kind'].default}` (the helper's default)"),
 ]

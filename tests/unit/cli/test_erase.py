@@ -69,7 +69,7 @@ def test_rows_of_the_person_are_erased_and_found_again_by_their_requests(erase, 
     assert erase("--yes").json["counts"] == {"ledger": {}, str(files): {}}
     shown = cli("erase", "--session", OTHER, "--path", files, "--dry-run", "-o", "plain")
     assert shown.lines[:2] == [["place", "what", "number"], ["ledger", "entries", "1"]]
-    assert shown.lines[-1] == [f"Would erase 2 in 2 places. Sessions: {OTHER}."]
+    assert shown.lines[-1] == [f"Would erase 3 in 2 places. Sessions: {OTHER}."]
 
 
 @pytest.mark.promise("erasure", "Files of other programs are never changed.")

@@ -184,15 +184,15 @@ def test_what_is_old_and_no_longer_needed_is_pruned(cli, fill, ledger_home):
             file.add(Finding("rejected", "key", "reason"))
     moment = (fill.now - timedelta(days=100)).timestamp()
     os.utime(folder / "old.parquet", (moment, moment))
-    expected = {"qa": 1, "chat": 1, "tries": 1, "findings_files": 1}
+    expected = {"qa": 1, "tries": 1, "findings_files": 1}
     later = cli("ledger", "prune", "--older-than", "101", "-o", "json").json
-    assert [later.get(name, 0) for name in expected] == [0] * 4
+    assert [later.get(name, 0) for name in expected] == [0] * 3
     for flags in (("--dry-run",), ()):
         ran = cli("ledger", "prune", "--older-than", "99", *flags, "-o", "json").json
         assert {name: ran[name] for name in expected} == expected
     assert [file.name for file in folder.iterdir()] == ["new.parquet"]
     states = cli("ledger", "list", "-o", "json").json["states"]
-    kept = {("qa", "created"), ("qa", "ambiguous"), ("rating", "created")}
+    kept = {("qa", "created"), ("qa", "ambiguous")}
     assert {(row["kind"], row["state"]) for row in states} == kept
 
 

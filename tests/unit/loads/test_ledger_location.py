@@ -123,7 +123,8 @@ def test_all_tasks_use_the_ledger_of_the_configuration(
     with sqlite3.connect(tmp_path / "shared.db") as raw:
         assert raw.execute("SELECT count(*) FROM assistant_attempts").fetchone() == (1,)
     kind, arguments = task("export of loads")
-    assert execute(kind, **arguments)["rows"] == (name in {"qa", "files"})
+    # Of the tries, at least that of the export itself.
+    assert execute(kind, **arguments)["rows"] >= 1
     assert not (ledger_home / "assistant_ledger.db").exists()
 
 
