@@ -192,8 +192,8 @@ class Plan:
         :param content_hash: Hash of what the document says. The row may have changed since.
         """
         self._database.execute(
-            "UPDATE rows SET action = iif(content_hash = ?1, 'unchanged', 'send'), has_changed = content_hash <> ?1, "
-            "remote_id = ?2 WHERE key = ?3 AND action IN ('send', 'ambiguous')",
+            "UPDATE rows SET action = CASE WHEN content_hash = ?1 THEN 'unchanged' ELSE 'send' END, "
+            "has_changed = content_hash <> ?1, remote_id = ?2 WHERE key = ?3 AND action IN ('send', 'ambiguous')",
             (content_hash, remote_id, key),
         )
 
