@@ -35,9 +35,10 @@ for (const path of ["plugin/none", arguments[0]]) {
     }
 }
 """
+# A chart is drawn when the browser has told its width.
 READY = """
 const page = document.querySelector(".assistant");
-return page && !page.querySelector(".loading") && page.innerText.trim() !== "";
+return page && !page.querySelector(".loading, .chart:not(:has(svg[role=img]))") && page.innerText.trim() !== "";
 """
 WITH_TEXT = """
 return [...document.querySelectorAll(".assistant :is(button, a, summary)")]
