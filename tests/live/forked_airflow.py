@@ -3,7 +3,8 @@ Import Airflow once, and fork its components from this process: each would take 
 
 A :class:`ForkServer` starts this module. Every line of its standard input is a command in JSON, ``["start", log,
 arguments]`` or ``["exit_code", pid]``, and gets one line as its reply. When the input ends, because the owner closes it
-or was killed, every process below this one is ended. The execution API of the components has only its newest version.
+or was killed, or this process is terminated, every process below it is ended. The execution API of the components has
+only its newest version.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 import psutil
 
@@ -111,6 +112,7 @@ def _fork(log: str, arguments: list[str]) -> int:
     """Fork a command of Airflow, which never returns, and return its process id."""
     if pid := os.fork():
         return pid
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     from airflow.__main__ import main
     from setproctitle import setproctitle
 
@@ -123,7 +125,9 @@ def _fork(log: str, arguments: list[str]) -> int:
     sys.exit()
 
 
-def _end_all() -> None:
+def _end(*_: object) -> NoReturn:
+    """End every process below this one, then this one."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     children = psutil.Process().children()
     for child in children:
         child.terminate()
@@ -133,12 +137,14 @@ def _end_all() -> None:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         psutil.wait_procs(remaining, timeout=1)
+    os._exit(0)
 
 
 if __name__ == "__main__":
     gc.set_threshold(50_000)
     # Orphans of a component become children of this process.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    signal.signal(signal.SIGTERM, _end)
     _preload()
     _serve()
-    _end_all()
+    _end()
