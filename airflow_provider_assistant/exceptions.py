@@ -124,7 +124,8 @@ class AssistantInputError(AssistantError):
 
     default_retryable = False
     default_safe = NOTHING_SENT
-    default_todo = "Correct what the message names."
+    # The message itself says what to correct.
+    default_todo = ""
     field: str | None = None
 
 

@@ -100,14 +100,15 @@ def complete(error: AssistantError, failure_context: FailureContext, *, is_resum
     safe = _safe(error, escaped(failure_context.safe))
     if is_resumed and safe == NOTHING_SENT:
         safe = f"Nothing was sent after the task resumed. {RECORDED}"
-    todo = sentence(error.todo or error.default_todo)
+    todo = error.todo or error.default_todo
+    todos = [sentence(todo)] if todo else []
     if not error.retryable:
-        todo += " Airflow does not retry this task: clear it afterwards."
+        todos.append("Airflow does not retry this task: clear it afterwards.")
     if failure_context.findings and failure_context.findings not in todo:
-        todo += f" Findings: {failure_context.findings}."
+        todos.append(f"Findings: {failure_context.findings}.")
     error.happened = f"{escaped(failure_context.doing)}: {error.happened}"
     error.safe = safe
-    error.todo = f"{todo} Runbook: {RUNBOOK}#{anchor_of(error)}"
+    error.todo = " ".join(filter(None, [*todos, f"Runbook: {RUNBOOK}#{anchor_of(error)}"]))
     error.args = (error.happened,)
 
 

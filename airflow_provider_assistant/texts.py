@@ -124,12 +124,22 @@ def shortened(text: str, limit: int) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the known name that is most similar, as the end of a message; empty if none is similar."""
+    """
+    Return the known name that is most similar, as the end of a message; empty if none is similar.
+
+    Case, blanks, signs and invisible characters do not count.
+    """
     # Airflow parses DAG files every few seconds, and hardly any has a misspelt name.
     import difflib
 
-    close = difflib.get_close_matches(name, list(known), 1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    by_letters = {_letters(one): one for one in known}
+    close = difflib.get_close_matches(_letters(name), list(by_letters), 1)
+    return f"; did you mean {by_letters[close[0]]!r}?" if close else ""
+
+
+def _letters(name: str) -> str:
+    """Return the letters and digits of a name, in lower case; the name itself if it has none."""
+    return "".join(filter(str.isalnum, name.casefold())) or name
 
 
 def time_of_day(moment: float) -> str:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import is_missing
 from airflow_provider_assistant.source_account import SourceAccount
-from airflow_provider_assistant.texts import NOT_TEXT, is_encodable
+from airflow_provider_assistant.texts import NOT_TEXT, did_you_mean, is_encodable
 
 # Rows of a batch, and the characters of text after which it is full.
 BATCH, BATCH_CHARACTERS = 1000, 4 << 20
@@ -152,6 +152,7 @@ class Columns:
         listed = ", ".join(map(_shown, counts)) or "none"
         missing = [name for name in dict.fromkeys(self.required) if name not in {*counts, *self.known}]
         if missing:
+            meant = did_you_mean(missing[0], [name for name in counts if isinstance(name, str)])
             is_text = not self.texts.isdisjoint(missing)
             todo = [advice] if advice else []
             if not self.texts.issuperset(missing):
@@ -159,7 +160,7 @@ class Columns:
             if is_text:
                 todo.append(_FIELD_ADVICE)
             raise AssistantInputError(
-                f"{where} has no column {', '.join(map(_shown, missing))}; it has {listed}",
+                f"{where} has no column {', '.join(map(_shown, missing))}; it has {listed}{meant}",
                 todo=" ".join(todo),
                 field="columns" if is_text else "key_columns",
             )

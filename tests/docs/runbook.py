@@ -76,5 +76,5 @@ def _text(section: Section) -> str:
     # The page says once what is safe after any refusal.
     if section.status is None and section.safe != AssistantAPIError.default_safe:
         paragraphs.append(f"**Safe**: {section.safe}")
-    paragraphs.append(f"**To do**: {section.todo} {retries}")
+    paragraphs.append(f"**To do**: {section.todo} {retries}".replace(":  ", ": "))
     return "\n\n".join(paragraphs) + "\n\n"

@@ -10,7 +10,12 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.serialization.serialized_objects import BaseSerialization
 
 from airflow_provider_assistant import exceptions
-from airflow_provider_assistant.exceptions import AssistantError, AssistantNotFoundError, AssistantStorageError
+from airflow_provider_assistant.exceptions import (
+    AssistantError,
+    AssistantInputError,
+    AssistantNotFoundError,
+    AssistantStorageError,
+)
 from airflow_provider_assistant.triggers.events import failure_of, raise_failure
 
 FORGED = "done\n[2026-11-21] INFO - all is well \x1b[2J\x1b[1;31m\x07\x85\u2028\u202ereversed\x00\ud800"
@@ -81,4 +86,5 @@ def test_every_class_says_what_is_safe_and_what_to_do(error):
     assert error("").safe is None
     assert error("").todo is None
     assert error.default_safe
-    assert error.default_todo
+    # The message of an invalid input itself says what to correct.
+    assert error.default_todo or error is AssistantInputError

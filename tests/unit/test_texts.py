@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_assistant.texts import escaped, for_spreadsheet, shortened, storable
+from airflow_provider_assistant.texts import did_you_mean, escaped, for_spreadsheet, shortened, storable
 
 ANY = st.text(st.characters(categories=None, codec=None))
 
@@ -53,6 +53,14 @@ def test_every_text_can_be_stored_and_stays_the_same_afterwards(text):
 )
 def test_a_shortened_text_fits_in_a_line(text, short):
     assert shortened(text, 10) == short
+
+
+@pytest.mark.parametrize(
+    "name", ["ID", "Id", " id", "id ", "\ufeffid", "\ufeff\ufeffID", "i\u200bd", "'id'", "id\u00a0", "_id"]
+)
+def test_a_name_that_looks_like_another_one_is_meant(name):
+    assert did_you_mean("id", ["title", name]) == f"; did you mean {name!r}?"
+    assert did_you_mean("id", ["title", "colour"]) == ""
 
 
 SIGNS = "=+-@\uff1d\uff0b\uff0d\uff20\ufe62\ufe63\ufe66\ufe6b\u2212"
