@@ -103,7 +103,7 @@ def load_failure(load: Load) -> AssistantError | None:
         )
     if counts.rejected > tolerance(load.options.max_rejected, counts.rows):
         has_loaded = counts.created or counts.unchanged
-        advice = f"Fix these rows in the source and re-run the task.{listed}"
+        advice = f"Fix these rows in the source, or the options with which it is read, and run the task again.{listed}"
         if counts.requests and not has_loaded:
             advice = f"{NONE_ACCEPTED} {advice}"
         rejected = (finding for finding in load.findings.first if finding.kind == "rejected")

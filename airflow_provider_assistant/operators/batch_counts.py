@@ -61,7 +61,8 @@ def batch_failure(
     if unanswered == result["rejected"]:
         return AssistantInputError(
             f"{unanswered:,} of {questions} cannot be asked {allowed}",
-            todo=f"Fix these rows in the source and re-run the task; the reasons are in {result['output_path']}.",
+            todo="Fix these rows in the source, or the options with which it is read, and run the task again; "
+            f"the reasons are in {result['output_path']}.",
             field="source",
         )
     # A retry cannot fix rejected rows.

@@ -217,7 +217,7 @@ def _header(first: _Record, options: CsvOptions, path: StoragePath, encoding: st
     Return the names of the columns, from the first row or from the options.
 
     :raises ValueError: The first row cannot be names.
-    :raises AssistantInputError: Another delimiter separates the names.
+    :raises AssistantInputError: Another delimiter separates the names, or the first line only names the delimiter.
     """
     # Spreadsheets export empty columns.
     header = first.cells[: _length_without_blanks(first.cells)]
@@ -229,6 +229,14 @@ def _header(first: _Record, options: CsvOptions, path: StoragePath, encoding: st
         header = options.header or [str(number) for number, _cell in enumerate(first.cells, start=1)]
     if len(header) > MOST_COLUMNS:
         raise ValueError(f"its first line has more than {MOST_COLUMNS:,} columns; {ADVICE}")
+    if len(header) == 1 and header[0].lower().startswith("sep=") and options.header is True:
+        right = header[0][4:] or delimiter
+        raise AssistantInputError(
+            f"the first line of {str(path)!r} is {header[0]!r}: it tells spreadsheets the delimiter, and has no names",
+            todo=f"Set csv_options={{'delimiter': {right!r}, 'skip_lines': 1}} "
+            f"(--csv-option {f'delimiter={right}'!r} --csv-option skip_lines=1).",
+            field="csv_options",
+        )
     for other in _OTHER_DELIMITERS:
         if len(header) == 1 and other in header[0]:
             raise AssistantInputError(

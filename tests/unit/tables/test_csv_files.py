@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import io
 import random
+import re
 
 import pytest
 
@@ -225,6 +227,17 @@ def test_another_delimiter_is_named(delimiter, tmp_path):
     with pytest.raises(AssistantInputError, match="--csv-option 'delimiter=") as caught:
         read(tmp_path / "a.csv", WANTED)
     assert f"csv_options={{'delimiter': {delimiter!r}}}" in str(caught.value)
+
+
+@pytest.mark.parametrize("delimiter", ";,\t|")
+@pytest.mark.parametrize("given", [{}, {"delimiter": ";"}, {"delimiter": ","}])
+def test_a_first_line_for_spreadsheets_is_refused_with_the_options_that_read_the_file(delimiter, given, tmp_path):
+    rows = f"{HEAD}1,Q,A\n".replace(",", delimiter)
+    (tmp_path / "a.csv").write_text(f"sep={delimiter}\n{rows}")
+    with pytest.raises(AssistantInputError, match="it tells spreadsheets the delimiter") as caught:
+        read(tmp_path / "a.csv", WANTED, csv_options=given)
+    options = ast.literal_eval(re.search(r"csv_options=({.*?})", caught.value.todo)[1])
+    assert [row["question"] for row in rows_of(tmp_path / "a.csv", WANTED, csv_options=options)] == ["Q"]
 
 
 @pytest.mark.parametrize("name", ["question\u00a0", " question", "que\u200bstion", "\ufeffquestion", "\u00adquestion"])
