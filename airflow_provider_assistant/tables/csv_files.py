@@ -95,7 +95,10 @@ class CsvOptions(BaseModel):
             options = cls.model_validate(given or {})
             options.reader(iter(()), options.delimiter or ",")
         except ValidationError as error:
-            problems = [f"{one['loc'][0] if one['loc'] else ''}: {one['msg']}" for one in error.errors()]
+            problems = []
+            for one in error.errors():
+                name = f"{one['loc'][0]}: " if one["loc"] else ""
+                problems.append(name + one["msg"].removeprefix("Value error, "))
             problem = "; ".join(dict.fromkeys(problems))
         except (TypeError, ValueError) as error:
             problem = str(error)
