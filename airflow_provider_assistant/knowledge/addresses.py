@@ -81,7 +81,7 @@ def refuse_private_networks(event: str, info: Mapping[str, Any]) -> None:
         raise AssistantInputError(
             f"the host of the website has the address {address}, which is not a public one",
             safe="Nothing was sent to it.",
-            todo="For a website in your own network, set private_networks=True.",
+            todo="For a website in your own network, set private_networks=True (--private-networks).",
             field="private_networks",
         )
 

@@ -52,7 +52,7 @@ LEAVE_OUT = "Leave the page out with include=…, pass on_error='skip', or have 
 UNREACHABLE = (
     "Check the address, and that this machine reaches the website. If your company signs certificates itself, set "
     "SSL_CERT_FILE to the file of its certificate authority. A proxy of the environment is used only with "
-    "private_networks=True."
+    "private_networks=True (--private-networks)."
 )
 # A line of robots.txt that says for whom the next rules are. Groups: all before the name, and the name.
 _USER_AGENT_LINE = re.compile(r"(\s*user[-\s]*agent\s*:?\s*)([^\s#]+).*", re.IGNORECASE)
