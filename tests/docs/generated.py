@@ -13,7 +13,7 @@ import runpy
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,6 +28,7 @@ from airflow_provider_assistant.evaluation.summary import Summary
 from airflow_provider_assistant.hooks import extra
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.lake import datasets
+from airflow_provider_assistant.loading.counts import LoadCounts
 from airflow_provider_assistant.loading.findings import findings_schema
 from airflow_provider_assistant.provider_info import get_provider_info
 from tests.contract.cases import CASES, Case
@@ -263,6 +264,8 @@ def layers(text: str) -> str:
     return re.sub(r"(?<=```text\n).*?(?=\n```)", lambda _: drawn, text, count=1, flags=re.DOTALL)
 
 
+COUNTS = {field.name for field in fields(LoadCounts) if field.name != "seconds"}
+COUNTED = "The [counts of a load](operators.md#counts-of-a-load), if the task has such a count"
 # Columns that at least so many datasets have are described once.
 SHARED = 2
 
@@ -276,7 +279,10 @@ def datasets_page(text: str) -> str:
     sections = [f"## Common columns\n\n{head}{''.join(shared.values())}"]
     for dataset in datasets.DATASETS.values():
         rows = described[dataset.name]
-        own = [row for name, row in rows.items() if shared.get(name) != row]
+        counts = [name for name in rows if dataset is datasets.TRIES and name in COUNTS]
+        own = [row for name, row in rows.items() if shared.get(name) != row and name not in counts]
+        if counts:
+            own.append(f"| {all_code(counts)} | `int32` or null | {COUNTED} |\n")
         common = all_code(name for name, row in rows.items() if shared.get(name) == row)
         parts = [f"## {dataset.name}", "", f"{dataset.description}.", ""]
         if own:
