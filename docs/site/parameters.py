@@ -63,7 +63,7 @@ def section(kind: type, common: Parameters, shown: dict[object, str]) -> str:
     """
     found = parameters(kind)
     shared = [name for name in found if found[name] == common.get(name) and name not in EVERYWHERE]
-    own = {name: one for name, one in found.items() if found[name] != common.get(name)}
+    own = {name: one for name, one in found.items() if one != common.get(name)}
     earlier: dict[str, list[str]] = {}
     for name, one in list(own.items()):
         first = shown.setdefault((name, one), kind.__name__)
@@ -109,7 +109,7 @@ def description(kind: type) -> str:
     text = re.sub(r"^The (?:other )?parameters are those of\s+:class:`[^`]+`.*", "", text, flags=re.MULTILINE)
     paragraphs = [" ".join(part.split()) for part in text.split("\n\n") if part.strip()]
     links = ", ".join(f"[{title_of(guide)}](../{guide}.md)" for guide in guides)
-    return "\n\n".join([*map(markdown, paragraphs), f"Guide: {links}."])
+    return "\n\n".join([*map(markdown, paragraphs), f"Guide: {links}. Module: `{kind.__module__}`."])
 
 
 def title_of(guide: str) -> str:

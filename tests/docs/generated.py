@@ -92,36 +92,7 @@ def yes(fact: bool) -> str:
     return "yes" if fact else "no"
 
 
-def by_value(given: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return the first items of pairs by their second."""
-    found: dict[str, list[str]] = {}
-    for item, value in given:
-        found.setdefault(value, []).append(item)
-    return found
-
-
 # -- operators and hook ----------------------------------------------------------------------------
-
-
-def links() -> list[dict[str, str]]:
-    found = by_value((name, link.name) for name, kind in tasks().items() for link in kind.operator_extra_links)
-    return [{"Button": button, "Classes": all_code(classes)} for button, classes in found.items()]
-
-
-def import_paths() -> list[dict[str, str]]:
-    found = by_value((name, kind.__module__) for name, kind in tasks().items())
-    others = [
-        *("retry_policy.AssistantRetryPolicy", "assets.assistant_asset", "hooks.assistant.AssistantHook"),
-        *("triggers.chat.AssistantChatRequestTrigger", "triggers.chat_batch.AssistantChatBatchTrigger"),
-    ]
-    places = [f"airflow_provider_assistant.{other}".rpartition(".") for other in others]
-    found |= by_value((name, module) for module, _, name in places)
-    return [{"Module": code(module), "Classes": linked(names)} for module, names in found.items()]
-
-
-def linked(names: list[str]) -> str:
-    """Return class names in backticks; those of operators and sensors lead to their sections."""
-    return ", ".join(f"[{code(name)}](#{name.lower()})" if name in tasks() else code(name) for name in names)
 
 
 def route(case: Case) -> str:
@@ -304,8 +275,6 @@ def column_rows(dataset: Any) -> dict[str, str]:
 
 def tables() -> list[Table]:
     return [
-        Table(OPERATORS, "Import paths", import_paths()),
-        Table(OPERATORS, "Links", links()),
         Table(HOOK, "Sync", hook_methods()),
         Table("docs/reference/configuration.md", "Configuration", configuration()),
         Table("docs/start/connection.md", "Fields", connection_fields()),
