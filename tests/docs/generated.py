@@ -248,8 +248,15 @@ def datasets_page(text: str) -> str:
     shared = {name: row for rows in described.values() for name, row in rows.items() if number[row] >= SHARED}
     head = "| Column | Type | Meaning |\n|---|---|---|\n"
     sections = [f"## Common columns\n\n{head}{''.join(shared.values())}"]
+    first = {tuple(rows.values()): name for name, rows in reversed(described.items())}
     for dataset in datasets.DATASETS.values():
         rows = described[dataset.name]
+        equal = first[tuple(rows.values())]
+        if equal != dataset.name:
+            sections.append(
+                f"## {dataset.name}\n\n{dataset.description}. The columns are those of [{equal}](#{equal}).\n"
+            )
+            continue
         counts = [name for name in rows if dataset is datasets.TRIES and name in COUNTS]
         own = [row for name, row in rows.items() if shared.get(name) != row and name not in counts]
         if counts:
