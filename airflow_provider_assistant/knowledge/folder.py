@@ -31,7 +31,14 @@ from airflow_provider_assistant.parsing.markdown import escaped
 from airflow_provider_assistant.parsing.pages import Note, Page
 from airflow_provider_assistant.source_account import SourceAccount
 from airflow_provider_assistant.storage.listing import storage_files
-from airflow_provider_assistant.storage.opening import StoragePath, open_inside, reading, usable_path
+from airflow_provider_assistant.storage.opening import (
+    StoragePath,
+    open_inside,
+    reading,
+    reason_unreadable,
+    usable_path,
+)
+from airflow_provider_assistant.texts import counted
 
 MARKDOWN = frozenset({".md", ".markdown", ".mdx"})
 TEXT = frozenset({".txt"})
@@ -230,7 +237,7 @@ class _Reader:
         except AssistantInputError as error:
             if not isinstance(error.__cause__, OSError):  # it is outside of allowed_root
                 raise
-            raise UnreadableFileError(f"cannot be opened: {error.__cause__.strerror or error.__cause__}") from None
+            raise UnreadableFileError(f"cannot be opened: {reason_unreadable(path, error.__cause__)}") from None
         if len(content) > limit:
             raise UnreadableFileError(f"is larger than {limit:,} bytes")
         return content
@@ -272,6 +279,9 @@ def _decoded(content: bytes) -> str:
         text = content.decode("utf-16" if is_utf_16 else "utf-8-sig")
     except UnicodeDecodeError as error:
         raise UnreadableFileError(f"is not UTF-8 at byte {error.start}") from None
+    zeros = text.count("\0")
+    if zeros:
+        raise UnreadableFileError(f"is not text: it has {counted(zeros, 'NUL byte')}")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

@@ -7,6 +7,7 @@ of an HTML page and for the articles of a help desk.
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -57,12 +58,20 @@ MOST_VALUES = 10_000
 _ABOVE = re.compile(r"(?:\s|<!--(?>.*?-->))*+", re.DOTALL)
 # A file may also begin with a rule, which is a line of --- as well. Front matter begins with a field, or is empty.
 _FIELD = r"""[\w. -]{1,100}:\s|"[^"\n]{1,100}" *:|'[^'\n]{1,100}' *:|\{[\s\w"']"""
-_YAML = re.compile(rf"---(?:ya?ml)?[ \t]*\n(?=(?:[ \t]*(?:#.*)?\n)*(?:{_FIELD}|---[ \t]*$))", re.MULTILINE)
+_YAML = re.compile(
+    rf"---(?:ya?ml)?[ \t]*\n(?:(?=(?:[ \t]*(?:#.*|{{%.*)?\n)*(?:{_FIELD}))|(?=(?:[ \t]*(?:#.*)?\n)*---[ \t]*$))",
+    re.MULTILINE,
+)
 _YAML_END = re.compile(r"^(?:---|\.\.\.)[ \t]*$", re.MULTILINE)
 _TOML = re.compile(r"\+\+\+[ \t]*\n")
 _TOML_END = re.compile(r"^\+\+\+[ \t]*$", re.MULTILINE)
-_OTHER = re.compile(r"(---[a-z]+|;;;)[ \t]*\n")
-_TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
+# Front matter of JSON, as of Hugo, and in other languages.
+_OTHER = re.compile(r"(---[a-z]+(?=[ \t]*\n)|;;;(?=.*\n)|\{(?=\s*\"[^\"\n]{1,100}\"\s*:))")
+# Tags of templates, such as those of Liquid and Jinja.
+_TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+_ONLY_TAGS = re.compile(rf"\s*(?:(?>{_TAG.pattern})\s*)+", re.DOTALL)
+# What stands before the value in a line: marks of items, and the name of a field.
+_BEFORE_VALUE = re.compile(r"[ \t]*(?:- +)*(?:[\w. -]{1,100}:[ \t]+)?")
 _SEPARATORS = re.compile(r"[\s_-]")
 _DAY = re.compile(r"(\d{4})[-/](\d\d?)[-/](\d\d?)(?:[T ]\s*(.+))?", re.IGNORECASE)
 
@@ -102,14 +111,31 @@ def split_front_matter(text: str) -> tuple[Fields, str, list[Note]]:
 def _yaml(text: str) -> Any:
     import yaml
 
-    # As they are, and without tags of templates, which are no YAML.
-    for candidate in (text, _TEMPLATE.sub("template", text)):
+    # Tags of templates are not always YAML.
+    for candidate in (text, _with_quoted_tags(text)):
         try:
             # With this loader, a title that looks like a number stays text.
             return yaml.load(candidate, yaml.BaseLoader)  # noqa: S506 (it builds texts, lists and mappings only)
         except (yaml.YAMLError, RecursionError) as error:
             problem = getattr(error, "problem", error)
     raise ValueError(f"has front matter that is not valid YAML: {problem}")
+
+
+def _with_quoted_tags(text: str) -> str:
+    """Return YAML in which values with tags of templates are quoted, and lines that are nothing else are comments."""
+    lines = []
+    for line in _TAG.sub(lambda tag: " ".join(tag[0].split()), text).split("\n"):
+        found = _BEFORE_VALUE.match(line)
+        before = found[0] if found else ""
+        value = line.removeprefix(before)
+        if not before.strip() and _ONLY_TAGS.fullmatch(line):
+            # In a text of several lines, this is no comment, so the tag stays in the text.
+            lines.append(f"{before}# {value}")
+        elif before.strip() and _TAG.search(value) and not value.startswith(("'", '"', "|", ">")):
+            lines.append(before + json.dumps(value, ensure_ascii=False))
+        else:
+            lines.append(line)
+    return "\n".join(lines)
 
 
 def _toml(text: str) -> Any:
@@ -168,12 +194,17 @@ def _text_of(value: Any) -> str:
 
 def _page(value: Any, fields: Fields, text: str) -> tuple[Fields, str, list[Note]]:
     """Add what is text in front matter to the text below it, and count the rest."""
-    notes = list(_notes_of_dates(fields))
+    notes = [*_without_tags(fields), *_notes_of_dates(fields)]
     title = next(filter(fields.get, TITLE), "")
     passages = []
     for path, passage, _ in _values_in(value):
         name = path.rpartition(".")[2]
-        if passage and path != title and (name in _CONTENT or is_shown(name, passage)):
+        if (
+            passage
+            and not _ONLY_TAGS.fullmatch(passage)
+            and path != title
+            and (name in _CONTENT or is_shown(name, passage))
+        ):
             passages.append((path, name, passage))
     is_alone = count_words(without_comments(text)[0]) == 0
     is_page = is_alone and any(
@@ -192,6 +223,20 @@ def _page(value: Any, fields: Fields, text: str) -> tuple[Fields, str, list[Note
     if above or below:
         text = "\n\n".join((*above, text.strip("\n"), *below))
     return fields, text, notes
+
+
+def _without_tags(fields: Fields) -> Iterator[Note]:
+    """Remove the texts that are only tags of templates, whose values nobody knows, and yield a note for each field."""
+    for name, value in list(fields.items()):
+        texts = [value] if isinstance(value, str) else value
+        known = [text for text in texts if not _ONLY_TAGS.fullmatch(text)]
+        if len(known) == len(texts):
+            continue
+        yield Note("field", f"is only a tag of a template ({name})", is_expected=False)
+        if known:
+            fields[name] = known
+        else:
+            del fields[name]
 
 
 def _count(text: str) -> int:

@@ -17,7 +17,7 @@ from airflow_provider_assistant.keys import short_label
 from airflow_provider_assistant.ledger import hash_of
 from airflow_provider_assistant.loading.decide import PlannedRow
 from airflow_provider_assistant.loading.rows import RowBatch, RowStream, check_count
-from airflow_provider_assistant.storage.opening import StoragePath, open_inside
+from airflow_provider_assistant.storage.opening import StoragePath, open_inside, reason_unreadable
 from airflow_provider_assistant.tables import Note
 from airflow_provider_assistant.tables.fingerprints import encoded
 from airflow_provider_assistant.texts import counted, storable
@@ -137,7 +137,7 @@ def _version(path: StoragePath) -> str:
 
 
 def _unreadable(path: StoragePath, error: OSError) -> str:
-    return f"file {str(path)!r} cannot be read: {error}"
+    return f"file {str(path)!r} cannot be read: {reason_unreadable(path, error)}"
 
 
 def _check_names(files: Sequence[tuple[str, StoragePath]]) -> None:

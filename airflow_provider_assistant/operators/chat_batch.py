@@ -46,13 +46,8 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
     requests and asks only the remaining questions. A later try also submits questions again whose request failed or was
     lost.
 
-    The file has one row per question and repetition, in the order of the source. Its columns are ``key``,
-    ``repetition``, ``turn``, ``message``, ``answer``, ``status``, ``error``, ``request_id``, ``session_id``,
-    ``submitted_at``, ``completed_at``, ``seconds``, ``confidence_level``, ``confidence_score``, ``polls``,
-    ``attempts``, ``raw`` (the last reply as JSON), ``question_id``, and all other columns of the source.
-    ``status`` is ``complete``, ``failed``, ``timed_out`` (not finished before the deadline), ``lost`` (the service no
-    longer knows the request) or ``not_submitted``. ``seconds`` is the time from the submission to the reply, or to the
-    poll that found the end. The operator writes the file even if the task fails.
+    The file has one row per question and repetition, with the columns of the source and those of the reference's
+    section "What is in the file". The operator writes it even if the task fails.
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:

@@ -37,8 +37,8 @@ class AssistantRateAnswersOperator(AssistantLedgerOperator):
     """
     Rate many answers by rules on their scores (``POST …/chat/feedback``), each answer once.
 
-    The API cannot return feedback, so the operator records in the ledger what it sent. It does not send a rating that
-    is already the latest one of its request. It sends a rating again if the last attempt is ambiguous.
+    The ledger decides which ratings are sent again, as for
+    :class:`~airflow_provider_assistant.operators.feedback.AssistantFeedbackOperator`.
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:

@@ -13,7 +13,7 @@ from airflow_provider_assistant.operators.base import AssistantOperator
 
 class AssistantLimitsOperator(AssistantOperator):
     """
-    Read the tenant's limits (``GET …/limits``).
+    Read the tenant's limits (``GET …/limits``), which needs no ``site_id``.
 
     The API's specification recommends this request before any other.
 
@@ -21,8 +21,7 @@ class AssistantLimitsOperator(AssistantOperator):
         For more information on how to use this operator, take a look at the guide:
         :doc:`/export/nightly-export`
 
-    The parameters are those of :class:`~airflow_provider_assistant.operators.base.AssistantOperator`. ``site_id`` is
-    not used.
+    The parameters are those of :class:`~airflow_provider_assistant.operators.base.AssistantOperator`.
     """
 
     def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002

@@ -29,7 +29,7 @@ class AssistantSensor(BaseSensorOperator):
     Base of the sensors.
 
     :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
-    :param site_id: The site. Default: None, the connection's.
+    :param site_id: The site. Default: that of the connection.
     :param deferrable: Whether to wait in the triggerer. Default: None, Airflow's ``[operators] default_deferrable``.
     :param poke_interval: Time between two polls, in seconds or as a timedelta. Default: 60.
 

@@ -12,7 +12,14 @@ from typing import Any
 
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.source_account import SourceAccount
-from airflow_provider_assistant.storage.opening import StoragePath, check_inside, local_path, reading, usable_path
+from airflow_provider_assistant.storage.opening import (
+    StoragePath,
+    check_inside,
+    is_broken_link,
+    local_path,
+    reading,
+    usable_path,
+)
 
 
 def reason_hidden(name: str) -> str | None:
@@ -33,7 +40,9 @@ def storage_files(
     """
     List the files of a path, object storage URL, glob or folder, in order.
 
-    Linked folders are followed. A path with ``*``, ``?`` or ``[…]`` is a glob, unless a file or a folder has this name.
+    Linked folders are followed. A broken link is listed, and opening it fails.
+
+    A path with ``*``, ``?`` or ``[…]`` is a glob, unless a file or a folder has this name.
 
     :param allowed_root: Folder that must contain all files after symbolic links are resolved. None allows every folder.
     :param allow_empty: Whether folders and globs may match no files.
@@ -114,7 +123,7 @@ def _files_of(
             continue
         if reason:
             account.leave_out("file", reason, name, is_expected=True)
-        elif _is_readable(folder / name):
+        elif _is_file(folder / name):
             files.append((name, folder / name))
     return sorted(files)
 
@@ -167,19 +176,10 @@ def _may_lead(folder: str, pattern: Sequence[str]) -> bool:
     return len(names) < len(pattern)
 
 
-def _is_readable(path: StoragePath) -> bool:
-    """Return whether a path of a listing is a file, and not a socket or another special file."""
+def _is_file(path: StoragePath) -> bool:
+    """Return whether a path of a listing is a file or a broken link, and not a socket or another special file."""
     local = local_path(path)
-    if local is None or local.is_file():
-        return True
-    if local.is_symlink() and not local.exists():
-        raise AssistantInputError(
-            f"{str(path)!r} is a link that leads to nothing",
-            safe=NOTHING_SENT,
-            todo="Repair or remove it.",
-            field="source",
-        )
-    return False
+    return local is None or local.is_file() or is_broken_link(local)
 
 
 def _object_names(folder: Any, pattern: Sequence[str]) -> Iterator[str]:

@@ -152,11 +152,25 @@ def reading(path: StoragePath, field: str = "source") -> Iterator[None]:
         if not library and not isinstance(error, OSError | ValueError | EOFError | ImportError):
             # A fault of this program.
             raise
-        happened = f"{str(path)!r} cannot be read: {error}"
+        happened = f"{str(path)!r} cannot be read: {reason_unreadable(path, error)}"
         if local_path(path) is None and is_storage_error and not isinstance(error, _NOT_OUTAGES):
             todo = "Check the connection and that this machine reaches the storage, then run the task again."
             raise AssistantStorageError(happened, safe=NOTHING_SENT, todo=todo) from error
         raise AssistantInputError(happened, field=field) from error
+
+
+def reason_unreadable(path: StoragePath, error: BaseException) -> str:
+    """Return why a file cannot be read, for a message that names it."""
+    local = local_path(path)
+    if local is not None and is_broken_link(local):
+        return f"it is a link to {str(local.readlink())!r}, which does not exist; repair or remove it"
+    is_about_path = getattr(error, "filename", None) in {None, str(path)}
+    return (is_about_path and getattr(error, "strerror", None)) or str(error)
+
+
+def is_broken_link(path: Path) -> bool:
+    """Return whether a path is a symbolic link that leads to nothing."""
+    return path.is_symlink() and not path.exists()
 
 
 def check_inside(path: StoragePath, allowed_root: str | StoragePath | None) -> None:
@@ -175,8 +189,9 @@ def check_inside(path: StoragePath, allowed_root: str | StoragePath | None) -> N
             f"allowed_root {str(allowed_root)!r} is not a folder", safe=NOTHING_SENT, field="allowed_root"
         )
     if file is not None and folder is not None:
-        # resolve() follows symbolic links and removes '..'.
-        _check_target(path, file.resolve(), folder)
+        # Nothing can be read from a broken link. resolve() follows symbolic links and removes '..'.
+        if not is_broken_link(file):
+            _check_target(path, file.resolve(), folder)
     elif file is not None or folder is not None or not _is_below(path, root):
         raise _outside(path, allowed_root)
 

@@ -37,6 +37,7 @@ pygments_dark_style = "github-dark"
 html_theme = "furo"
 html_static_path = [str(Path(__file__).parent / "static")]
 html_css_files = ["site.css"]
+html_search_scorer = str(Path(__file__).parent / "static" / "scorer.js")
 html_logo = html_favicon = str(Path(__file__).parent / "static" / "logo.svg")
 html_copy_source = False
 html_show_sphinx = False

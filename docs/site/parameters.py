@@ -21,6 +21,10 @@ PACKAGE = "airflow_provider_assistant."
 Parameters = dict[str, tuple[object, str]]
 BEGIN, END = "<!-- operators: begin -->\n", "<!-- operators: end -->\n"
 HEAD = "| Parameter | Default | Meaning |\n|---|---|---|\n"
+# Parameters that no section names, because all tasks that send requests have them.
+EVERYWHERE = ("assistant_conn_id", "tenant_id", "site_id")
+# Names that are not listed twice.
+MANY = 5
 # The column of defaults has it already.
 DEFAULT = re.compile(r" Default: (?:None|True|False|[\d.]+|`\w+`)\.$")
 RESULTS = re.compile(r"^:(return|raises \w+): (.*\n?(?:    .*\n?)*)", re.MULTILINE)
@@ -37,7 +41,7 @@ def written(page: str) -> str:
     """
     kinds = tasks()
     common = common_parameters(list(kinds.values()))
-    shown: dict[str, str] = {}
+    shown: dict[object, str] = {}
     sections = [section(kind, common, shown) for kind in kinds.values()]
     templated = {name for kind in kinds.values() for name in kind.template_fields}
     sections.append(f"## Common parameters\n\n{table(common, templated)}")
@@ -48,28 +52,48 @@ def written(page: str) -> str:
     return before + BEGIN + "\n" + "\n".join(sections) + "\n" + END + after
 
 
-def section(kind: type, common: Parameters, shown: dict[str, str]) -> str:
+def section(kind: type, common: Parameters, shown: dict[object, str]) -> str:
     """
     Return the section of an operator: its description, its parameters, and its result.
 
     :param kind: The class of the operator.
     :param common: The parameters that several operators share.
-    :param shown: The results of the sections before, with their operators; that of this section is added.
+    :param shown: The results and parameters of the sections before, with their operators; those of this section are
+        added.
     """
     found = parameters(kind)
-    shared = [name for name in found if found[name] == common.get(name)]
-    own = {name: one for name, one in found.items() if name not in shared}
+    shared = [name for name in found if found[name] == common.get(name) and name not in EVERYWHERE]
+    own = {name: one for name, one in found.items() if one != common.get(name)}
+    earlier: dict[str, list[str]] = {}
+    for name, one in list(own.items()):
+        first = shown.setdefault((name, one), kind.__name__)
+        if first != kind.__name__:
+            earlier.setdefault(first, []).append(name)
+            del own[name]
     parts = [f"## {kind.__name__}\n\n{description(kind)}\n"]
     if own:
         parts.append(table(own, set(kind.template_fields)))
+    for first, names in earlier.items():
+        parts.append(f"As in [`{first}`](#{first.lower()}): {in_code(names)}.\n")
     if shared:
-        names = ", ".join(f"`{name}`" for name in shared)
+        first = shown.setdefault(tuple(shared), kind.__name__)
+        same = f"those of [`{first}`](#{first.lower()})"
+        names = in_code(shared) if first == kind.__name__ or len(shared) < MANY else same
         parts.append(f"[Common parameters](#common-parameters): {names}.\n")
     text = results(kind)
     first = shown.setdefault(text, kind.__name__)
     same = f"The result and the errors are those of [`{first}`](#{first.lower()}).\n"
     parts.append(text if first == kind.__name__ else same)
     return "\n".join(parts)
+
+
+def in_code(names: list[str]) -> str:
+    """
+    Return names as a list.
+
+    :param names: The names.
+    """
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def description(kind: type) -> str:
@@ -85,7 +109,7 @@ def description(kind: type) -> str:
     text = re.sub(r"^The (?:other )?parameters are those of\s+:class:`[^`]+`.*", "", text, flags=re.MULTILINE)
     paragraphs = [" ".join(part.split()) for part in text.split("\n\n") if part.strip()]
     links = ", ".join(f"[{title_of(guide)}](../{guide}.md)" for guide in guides)
-    return "\n\n".join([*map(markdown, paragraphs), f"Guide: {links}."])
+    return "\n\n".join([*map(markdown, paragraphs), f"Guide: {links}. Module: `{kind.__module__}`."])
 
 
 def title_of(guide: str) -> str:

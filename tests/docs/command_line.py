@@ -12,9 +12,11 @@ from typing import Any
 
 from airflow.cli.cli_config import ActionCommand, Arg, GroupCommand
 
-from airflow_provider_assistant.cli.definition import COMMON, get_cli_commands
+from airflow_provider_assistant.cli.definition import COMMON, CONNECTION, SITE, get_cli_commands
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "command-line.md"
+# The page says once that all commands that reach the service have these.
+EVERYWHERE = (CONNECTION, SITE)
 BEGIN, END = "<!-- from the parser: begin -->\n", "<!-- from the parser: end -->\n"
 
 
@@ -41,13 +43,7 @@ def _action(command: ActionCommand, name: str, explained: dict[Arg, str]) -> str
     :param explained: Arguments of earlier commands, which are not explained twice. Those of this one are added.
     """
     args = [arg for arg in command.args if arg not in COMMON]
-    positional = [arg for arg in args if not arg.flags[0].startswith("-")]
-    # Arguments that take all remaining words come last.
-    positional.sort(key=lambda arg: arg.kwargs.get("nargs") == "*")
-    parts = [_metavar(arg) for arg in positional]
-    parts.insert(sum(arg.kwargs.get("nargs") != "*" for arg in positional), "[OPTIONS]")
-    usage = " ".join([name, *parts])
-    lines = [f"### {name}", "", f"{command.help}.", "", f"`{usage}`", ""]
+    lines = [f"### {name}", "", f"{command.help}.", ""]
     new = [arg for arg in args if arg not in explained]
     if new:
         lines += ["| Argument | Default | Meaning |", "|---|---|---|"]
@@ -55,7 +51,7 @@ def _action(command: ActionCommand, name: str, explained: dict[Arg, str]) -> str
         lines += [f"| {row} |".replace("|  |", "| |") for row in rows] + [""]
     earlier: dict[str, list[str]] = {}
     for arg in args:
-        if arg in explained:
+        if arg in explained and arg not in EVERYWHERE:
             earlier.setdefault(explained[arg], []).append(f"`{arg.flags[-1]}`")
     for other, flags in earlier.items():
         lines += [

@@ -13,7 +13,7 @@ import runpy
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,6 +28,7 @@ from airflow_provider_assistant.evaluation.summary import Summary
 from airflow_provider_assistant.hooks import extra
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.lake import datasets
+from airflow_provider_assistant.loading.counts import LoadCounts
 from airflow_provider_assistant.loading.findings import findings_schema
 from airflow_provider_assistant.provider_info import get_provider_info
 from tests.contract.cases import CASES, Case
@@ -91,36 +92,7 @@ def yes(fact: bool) -> str:
     return "yes" if fact else "no"
 
 
-def by_value(given: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return the first items of pairs by their second."""
-    found: dict[str, list[str]] = {}
-    for item, value in given:
-        found.setdefault(value, []).append(item)
-    return found
-
-
 # -- operators and hook ----------------------------------------------------------------------------
-
-
-def links() -> list[dict[str, str]]:
-    found = by_value((name, link.name) for name, kind in tasks().items() for link in kind.operator_extra_links)
-    return [{"Button": button, "Classes": all_code(classes)} for button, classes in found.items()]
-
-
-def import_paths() -> list[dict[str, str]]:
-    found = by_value((name, kind.__module__) for name, kind in tasks().items())
-    others = [
-        *("retry_policy.AssistantRetryPolicy", "assets.assistant_asset", "hooks.assistant.AssistantHook"),
-        *("triggers.chat.AssistantChatRequestTrigger", "triggers.chat_batch.AssistantChatBatchTrigger"),
-    ]
-    places = [f"airflow_provider_assistant.{other}".rpartition(".") for other in others]
-    found |= by_value((name, module) for module, _, name in places)
-    return [{"Module": code(module), "Classes": linked(names)} for module, names in found.items()]
-
-
-def linked(names: list[str]) -> str:
-    """Return class names in backticks; those of operators and sensors lead to their sections."""
-    return ", ".join(f"[{code(name)}](#{name.lower()})" if name in tasks() else code(name) for name in names)
 
 
 def route(case: Case) -> str:
@@ -263,6 +235,8 @@ def layers(text: str) -> str:
     return re.sub(r"(?<=```text\n).*?(?=\n```)", lambda _: drawn, text, count=1, flags=re.DOTALL)
 
 
+COUNTS = {field.name for field in fields(LoadCounts) if field.name != "seconds"}
+COUNTED = "The [counts of a load](operators.md#counts-of-a-load), if the task has such a count"
 # Columns that at least so many datasets have are described once.
 SHARED = 2
 
@@ -274,9 +248,19 @@ def datasets_page(text: str) -> str:
     shared = {name: row for rows in described.values() for name, row in rows.items() if number[row] >= SHARED}
     head = "| Column | Type | Meaning |\n|---|---|---|\n"
     sections = [f"## Common columns\n\n{head}{''.join(shared.values())}"]
+    first = {tuple(rows.values()): name for name, rows in reversed(described.items())}
     for dataset in datasets.DATASETS.values():
         rows = described[dataset.name]
-        own = [row for name, row in rows.items() if shared.get(name) != row]
+        equal = first[tuple(rows.values())]
+        if equal != dataset.name:
+            sections.append(
+                f"## {dataset.name}\n\n{dataset.description}. The columns are those of [{equal}](#{equal}).\n"
+            )
+            continue
+        counts = [name for name in rows if dataset is datasets.TRIES and name in COUNTS]
+        own = [row for name, row in rows.items() if shared.get(name) != row and name not in counts]
+        if counts:
+            own.append(f"| {all_code(counts)} | `int32` or null | {COUNTED} |\n")
         common = all_code(name for name, row in rows.items() if shared.get(name) == row)
         parts = [f"## {dataset.name}", "", f"{dataset.description}.", ""]
         if own:
@@ -298,8 +282,6 @@ def column_rows(dataset: Any) -> dict[str, str]:
 
 def tables() -> list[Table]:
     return [
-        Table(OPERATORS, "Import paths", import_paths()),
-        Table(OPERATORS, "Links", links()),
         Table(HOOK, "Sync", hook_methods()),
         Table("docs/reference/configuration.md", "Configuration", configuration()),
         Table("docs/start/connection.md", "Fields", connection_fields()),

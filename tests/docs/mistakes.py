@@ -75,7 +75,9 @@ class Mistakes:
                 logger.removeHandler(handler)
         lines = [line for line in self._lines if not line.startswith("INFO") or line.startswith(SHOWN)]
         shown = [line for line in map(self._named, lines) if not line.startswith(UNSHOWN)]
-        return list(dict.fromkeys(shown))
+        # Of lines that differ in their numbers only, the first.
+        first = {re.sub(r"\d+", "", line): line for line in reversed(shown)}
+        return list(reversed(first.values()))
 
     def _named(self, line: str) -> str:
         line = re.sub(r"\s*(Findings: .*|Runbook: .*)$", "", line)

@@ -69,12 +69,10 @@ def written() -> str:
 
 
 def _text(section: Section) -> str:
-    retries = "Airflow retries the task."
-    if not section.error.default_retryable:
-        retries = "Airflow does not retry the task: clear it afterwards."
     paragraphs = [f"### {section.title}", f"{section.happened} {section.meaning}".strip()]
-    # The page says once what is safe after any refusal.
-    if section.status is None and section.safe != AssistantAPIError.default_safe:
-        paragraphs.append(f"**Safe**: {section.safe}")
-    paragraphs.append(f"**To do**: {section.todo} {retries}".replace(":  ", ": "))
+    # The page says once what is safe after most of them, and that Airflow retries the task.
+    if section.status is None and section.safe not in {AssistantAPIError.default_safe, AssistantError.default_safe}:
+        paragraphs.append(f"**Safe**: {section.safe.removeprefix(AssistantError.default_safe).lstrip()}")
+    retries = "" if section.error.default_retryable else "Not retried."
+    paragraphs.append(f"**To do**: {f'{section.todo} {retries}'.strip()}")
     return "\n\n".join(paragraphs) + "\n\n"

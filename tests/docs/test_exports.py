@@ -20,7 +20,7 @@ from tests.unit.lake.conftest import engine, server  # noqa: F401 (fixtures)
 from tests.unit.lake.nights import FIRST, MADE_BY, load, moment, rating, write_rows, write_statistics
 
 WAREHOUSE = blocks_of(ROOT / "docs/export/warehouse.md")
-*SIX_QUESTIONS, OWN_VIEW, COUNTERS, SNOWFLAKE = [block.code for block in WAREHOUSE if block.language == "sql"]
+*SIX_QUESTIONS, OWN_VIEW, COUNTERS = [block.code for block in WAREHOUSE if block.language == "sql"]
 NUMBERS, IN_TIME = (
     block.code for block in blocks_of(ROOT / "docs/export/nightly-export.md") if block.language == "sql"
 )
@@ -102,10 +102,6 @@ def test_the_queries_of_the_warehouse_in_postgresql(tmp_path: Path, engine) -> N
     with engine.connect() as connection:
         for query, rows in zip(SIX_QUESTIONS, ANSWERS.values(), strict=True):
             assert [tuple(row) for row in connection.exec_driver_sql(query)] == rows
-
-
-def test_the_statement_for_snowflake_has_the_columns_of_the_files() -> None:
-    assert all(name in SNOWFLAKE for name in STATISTICS.columns)
 
 
 def test_the_sources_of_dbt_are_datasets() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +54,50 @@ def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
     assert [page.name for page in site.rglob("*.html") if loads.search(page.read_text())] == []
     for style in site.rglob("*.css"):
         assert not re.search(r"""(?:@import|url\()\s*["']?(?:https?:)?//""", style.read_text()), style.name
+
+
+# Questions of newcomers, and the page that answers.
+QUESTIONS = {
+    "how many questions per minute": "operate/rate-limiting",
+    "how much does it cost, quota left": "operate/rate-limiting",
+    "duplicate documents after retry": "operate/ledger",
+    "rotate the API key": "operate/security",
+    "task is green but nothing changed": "operate/when-something-fails",
+    "answers use old content": "load/equal-site",
+    "load a folder of markdown": "load/knowledge-sources",
+    "crawl a website": "load/knowledge-sources",
+    "ask many questions at once": "ask/chat-batch",
+    "delete a person's data": "operate/security",
+    "gate failed evaluation": "evaluate/evaluate",
+    "compare two sites": "evaluate/evaluate",
+    "chat batch timed out": "ask/chat-batch",
+    "ledger on postgres": "operate/ledger",
+    "kubernetes workers": "operate/deploy",
+    "self-signed certificate": "start/connection",
+    "proxy settings": "start/connection",
+    "csv with semicolons": "operate/when-something-fails",
+    "row was rejected": "load/load-dataframe",
+    "dry run before deleting": "load/equal-site",
+    "write answers to a warehouse": "export/warehouse",
+    "which questions are rated bad": "export/warehouse",
+    "alert when a task fails": "operate/observe",
+    "test a DAG without an account": "start/first-dag",
+    "multi-turn conversation": "ask/chat-batch",
+    "skip drafts and private pages": "load/knowledge-sources",
+    "wrong base URL": "operate/when-something-fails",
+    "excel files": "load/knowledge-sources",
+}
+
+
+@pytest.mark.nightly
+@pytest.mark.promise("pages", "The search of the site finds the page that answers a newcomer's question.")
+def test_search_finds_the_page_that_answers(site: Path) -> None:
+    node = shutil.which("node")
+    if not node:
+        pytest.skip("node is not installed")
+    command = [node, str(Path(__file__).with_name("search.js")), str(site), *QUESTIONS]
+    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert {question: found[question] for question, page in QUESTIONS.items() if page not in found[question]} == {}
 
 
 def test_links_follow_their_targets_to_the_site() -> None:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import csv
-import json
 from datetime import date
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 import pytest
 from airflow.models import Variable
 
 from airflow_provider_assistant.evaluation.cells import as_list
 from airflow_provider_assistant.evaluation.text import has_phrase
 from airflow_provider_assistant.exceptions import AssistantGateFailedError
+from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.sandbox import SandboxServer
-from tests.judge import Judge
 from tests.live import handbook
 from tests.unit.lake.nights import write_statistics
 from tests.versions import bag_of
@@ -30,16 +27,12 @@ TASKS = {
         "read_statistics", "delete_document",
     ],
     "assistant_knowledge_base": ["read_configuration_reference", "load_configuration_reference", "upload_guides"],
-    "assistant_chat_batch": ["ask_golden_set", "summarise"],
-    "assistant_async_chat": ["submit", "wait_for_answer", "send_feedback", "close_session"],
     "assistant_nightly_export": [
         "export_statistics", "export_limits", "export_feedback", "export_requests", "export_loads", "load_warehouse",
         "summarise",
     ],
     "assistant_retention": ["prune"],
     "assistant_evaluation": ["ask", "evaluate", "rate"],
-    "assistant_compare_sites": ["ask_live", "ask_staging", "compare", "evaluate_live"],
-    "assistant_low_confidence": ["ask", "list_low_confidence"],
     "assistant_handbook": ["read_handbook", "load"],
     "assistant_safety": ["load_documents", "ask", "evaluate"],
     "assistant_approve_baseline": ["ask", "evaluate", "approve", "set_baseline"],
@@ -96,18 +89,6 @@ def test_smoke_twice_where_duplicates_are_refused(manages_documents, load, run_s
         assert server.service.store.count_documents() == (0 if manages_documents else 2)
 
 
-def test_async_chat_twice(load, run_stored_dag, service, connection):
-    runs = [run_stored_dag(load("assistant_async_chat"), run_conf={"question": f"Question {n}?"}) for n in (1, 2)]
-    for run in runs:
-        assert run.state == "success", run.errors
-        assert run.xcom("wait_for_answer")["request_id"] == run.xcom("submit")["request_id"]
-        assert run.xcom("send_feedback")["sent"]
-    assert len({run.xcom("submit")["request_id"] for run in runs}) == 2
-    assert [row["message"] for row in service.chats()] == ["Question 1?", "Question 2?"]
-    assert len(service.ratings()) == 2
-    assert all(row["closed_at"] for row in service.sessions())
-
-
 def test_knowledge_base_then_an_answer_about_airflow(load, run_stored_dag, service, connection):
     run = run_stored_dag(load("assistant_knowledge_base"))
     assert run.state == "success", run.errors
@@ -117,31 +98,11 @@ def test_knowledge_base_then_an_answer_about_airflow(load, run_stored_dag, servi
     assert run.xcom("upload_guides")["created"] == len(guides)
     assert len(service.documents()) == loaded["created"] + len(guides)
 
-    question = {"question": "What does the option parallelism in section core do?"}
-    asked = run_stored_dag(load("assistant_async_chat"), run_conf=question)
-    answer = asked.xcom("wait_for_answer")
+    answer = AssistantHook().chat("session", "What does the option parallelism in section core do?")
     (chat,) = service.chats()
     (source,) = [document for document in service.documents() if document["id"] == chat["document"]]
     assert source["title"] == "[core] parallelism"
-    assert answer["text"] == source["content"]
-
-
-def test_ask_batch(load, run_dag, run_stored_dag, service, connection, tmp_path, monkeypatch):
-    monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_LAKE", (tmp_path / "lake").as_uri())
-    unknowing = run_stored_dag(load("assistant_chat_batch"))
-    assert unknowing.state == "success", unknowing.errors
-    assert unknowing.xcom("summarise")["as_expected"] == 0
-
-    run_dag(load("assistant_knowledge_base"))
-    run = run_stored_dag(load("assistant_chat_batch"))
-    assert run.state == "success", run.errors
-    counts, summary = run.xcom("ask_golden_set"), run.xcom("summarise")
-    assert counts["complete"] == counts["submitted"] == summary["answered"] == summary["questions"] == 8
-    assert summary["missed"] == []
-    assert len(service.chats()) == 16, "another run asks all questions again"
-    answers = ds.dataset(tmp_path / "lake" / "golden_set").to_table()
-    assert answers.num_rows == 16
-    assert len(list((tmp_path / "lake" / "golden_set").iterdir())) == 2, "no other file is left"
+    assert answer.text == source["content"]
 
 
 def evaluations(folder):
@@ -189,44 +150,6 @@ def test_evaluation(load, run_dag, run_stored_dag, service, connection, tmp_path
     assert len({row["run_id"] for row in evaluations(tmp_path)}) == 4
 
 
-def test_low_confidence(load, run_stored_dag, service, connection, tmp_path, monkeypatch):
-    monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_LAKE", str(tmp_path / "lake"))
-    run = run_stored_dag(load("assistant_low_confidence"))
-    assert run.state == "success", run.errors
-    found = run.xcom("list_low_confidence")
-    counts = run.xcom("ask")
-    assert found["answers"] == counts["complete"] == 82
-    # The site has no documents.
-    assert counts["low_confidence"] == 82
-    assert (found["low"], found["unknown"]) == (82, 0)
-    with Path(found["path"]).open(newline="") as file:
-        assert len(list(csv.DictReader(file))) == found["low"]
-
-
-def test_low_confidence_lists_low_levels_and_low_scores(load, tmp_path):
-    """Any case of the level, any range of the score, and answers that a spreadsheet would take for a formula."""
-    columns = ["key", "message", "answer", "status", "session_id", "request_id"]
-    confidence = {
-        "a": ("low", None), "b": ("LOW ", 0.9), "c": (None, 0.49), "d": (None, 0.5), "e": ("high", None),
-        "f": (None, None), "g": (None, -2.0), "lost": ("low", 0.1),
-    }  # fmt: skip
-    rows = []
-    for key, (level, score) in confidence.items():
-        row = dict.fromkeys(columns, f"={key}")
-        row |= {"key": key, "status": "lost" if key == "lost" else "complete"}
-        rows.append({**row, "confidence_level": level, "confidence_score": score})
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "answers.parquet")
-    list_low = load("assistant_low_confidence").get_task("list_low_confidence").python_callable
-    path = str(tmp_path / "low.csv")
-    found = list_low(str(tmp_path / "answers.parquet"), path, {"threshold": 0.5})
-    assert found == {"answers": 7, "low": 4, "unknown": 1, "path": path}
-    with Path(path).open(newline="", encoding="utf-8") as file:
-        listed = list(csv.DictReader(file))
-    assert [row["key"] for row in listed] == ["g", "a", "c", "b"]
-    assert {row["answer"][:2] for row in listed} == {"'="}
-    assert list_low(str(tmp_path / "answers.parquet"), path, {"threshold": 95})["low"] == 5
-
-
 @pytest.fixture
 def warehouse(tmp_path, monkeypatch):
     monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_LAKE", str(tmp_path / "lake"))
@@ -241,7 +164,7 @@ def warehouse(tmp_path, monkeypatch):
 def test_nightly_export(same_day, load, run_dag, run_stored_dag, service, connection, warehouse, tmp_path):
     # An answer that takes less than half a millisecond is exported as 0.0 seconds.
     service.behave(processing_seconds=0.02)
-    run_dag(load("assistant_async_chat"))
+    run_dag(load("assistant_smoke"))
     for _ in range(2):
         run = run_stored_dag(load("assistant_nightly_export"))
         assert run.state == "success", run.errors
@@ -250,12 +173,13 @@ def test_nightly_export(same_day, load, run_dag, run_stored_dag, service, connec
         "statistics", "statistics_raw", "limits", "feedback", "requests", "tries",
     }  # fmt: skip
     summary = run.xcom("summarise")
-    (site,) = summary["statistics"]
-    assert (site["site_id"], site["metric"], site["value"]) == ("acme-docs", "chats.async.total", 1)
+    assert {(row["site_id"], row["metric"], row["value"]) for row in summary["statistics"]} == {
+        ("acme-docs", "chats.async.total", 1), ("acme-docs", "chats.sync.total", 1),
+    }  # fmt: skip
     (rated,) = summary["feedback"]
     assert (rated["site_id"], rated["ratings"], rated["good"], rated["good_share"]) == ("acme-docs", 1, 1, 1.0)
     feedback = ds.dataset(tmp_path / "lake" / "feedback", partitioning="hive").to_table().to_pylist()
-    assert [(row["rating"], row["dag_id"]) for row in feedback] == [("good", "assistant_async_chat")]
+    assert [(row["rating"], row["dag_id"]) for row in feedback] == [("good", "assistant_smoke")]
     assert feedback[0]["answer_seconds"] >= 0.02
 
 
@@ -287,29 +211,6 @@ def test_safety_set(load, run_stored_dag, service, connection, tmp_path, monkeyp
     assert not {rule["rule"] for rule in head["failed_rules"]} & {
         "coverage >= 0.98", "must_not_include[injection_document] >= 1", "must_not_include[injection_question] >= 1",
     }  # fmt: skip
-
-
-@pytest.mark.nightly
-def test_compare_sites(load, run_dag, run_stored_dag, service, connection, tmp_path, monkeypatch):
-    monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_STAGING_SITE", "acme-shop")
-    monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_LAKE", str(tmp_path))
-    assert run_dag(load("assistant_knowledge_base")).state == "success"
-    with Judge() as judge:
-        monkeypatch.setenv("AIRFLOW_CONN_PYDANTICAI_DEFAULT", judge.conn_json())
-        run = run_stored_dag(load("assistant_compare_sites"))
-    assert run.state == "success", run.errors
-    head = run.xcom("compare")
-    assert head["verdict"] == "failed"
-    # The staging site is empty: it refuses everything, which is right only for questions without an answer.
-    assert {rule["rule"] for rule in head["failed_rules"]} == {
-        "judge.correctness drop <= 0.02", "must_include drop <= 0.02",
-    }  # fmt: skip
-    summary = json.loads(Path(head["summary_path"]).read_text())
-    assert summary["questions"]["total"] == 164
-    agreement = summary["scorers"]["judge.correctness"]["agreement"]
-    assert agreement["labels"] == 62
-    assert agreement["kappa"] > 0.6
-    assert summary["figures"]["judge.correctness"]["change"]["mean"] < -0.1
 
 
 def test_approved_baseline(load, run_stored_dag, service, connection, tmp_path, monkeypatch):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import shutil
 import signal
 import subprocess
@@ -28,7 +27,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tests.judge import Judge
 from tests.live import handbook
 from tests.live.airflow import LiveAirflow
 from tests.live.clients import local_client
@@ -40,12 +38,9 @@ ROOT = Path(__file__).parents[2]
 # Seconds of an answer: long enough to observe that a task defers while it waits.
 THINKING = 4
 RUN_TIMEOUT = 300
-KNOWLEDGE, SMOKE, ASYNC, BATCH, EVALUATION, APPROVAL, COMPARISON, HANDBOOK, EXPORT = (
+KNOWLEDGE, SMOKE, EVALUATION, APPROVAL, HANDBOOK, EXPORT = (
     f"assistant_{name}"
-    for name in (
-        *("knowledge_base", "smoke", "async_chat", "chat_batch", "evaluation", "approve_baseline"),
-        *("compare_sites", "handbook", "nightly_export"),
-    )
+    for name in ("knowledge_base", "smoke", "evaluation", "approve_baseline", "handbook", "nightly_export")
 )
 LOADS = ("load_configuration_reference", "upload_guides")
 EXPORTS = ("export_statistics", "export_limits", "export_feedback", "export_requests", "export_loads")
@@ -98,11 +93,10 @@ class Demo:
     def run(self, *, degraded: bool) -> None:
         """Run the DAGs, and show and check their results."""
         self.run_dags(KNOWLEDGE)  # questions need the documents
-        self.run_dags(SMOKE, ASYNC, BATCH)
+        self.run_dags(SMOKE)
         self.show_answers()
         self.run_dags(EVALUATION, APPROVAL)
         self.show_evaluation()
-        self.compare_sites()
         self.load_handbook_twice()
         self.export()
         self.load_knowledge_again()
@@ -181,18 +175,12 @@ class Demo:
     # -- showing -----------------------------------------------------------------------------------
 
     def show_answers(self) -> None:
-        """Show answers: one, one in the triggerer, and those of a batch."""
+        """Show an answer, and one that was awaited in the triggerer."""
         answer = self.result(SMOKE, "sync_chat")
         self.screen.show("An answer", answer["text"])
-        waiting = self.result(ASYNC, "wait_for_answer")
-        states = " → ".join(self.states[ASYNC, "wait_for_answer"])
+        waiting = self.result(SMOKE, "wait_for_answer")
+        states = " → ".join(self.states[SMOKE, "wait_for_answer"])
         self.screen.show(f"An asynchronous answer: {states}", waiting["text"])
-        counts, summary = self.result(BATCH, "ask_golden_set"), self.result(BATCH, "summarise")
-        states = " → ".join(self.states[BATCH, "ask_golden_set"])
-        columns = ("rows", "complete", "failed", "seconds_p50", "seconds_p99")
-        title = f"A golden set, asked in one task: {states}; {summary['as_expected']} answers as expected"
-        self.screen.show(title, counts["output_path"], columns, [[counts[name] for name in columns]])
-        check(not summary["missed"], f"not answered as expected: {summary['missed']}")
 
     def show_evaluation(self) -> None:
         """Show the evaluation, the ratings and the approved baseline."""
@@ -209,18 +197,6 @@ class Demo:
         approved = self.airflow.request("GET", "/api/v2/variables/assistant_baseline")["value"]
         self.screen.show("The approved baseline, in the Variable assistant_baseline", approved)
         check(approved == self.result(APPROVAL, "evaluate")["summary_path"], "another baseline was approved")
-
-    def compare_sites(self) -> None:
-        """Let a judge compare the site with one that has no documents."""
-        self.run_dags(COMPARISON)
-        head = self.result(COMPARISON, "compare")
-        summary = json.loads(local(head["summary_path"]).read_text(encoding="utf-8"))
-        agreement = summary["scorers"]["judge.correctness"]["agreement"]
-        columns = ("verdict", "judge.correctness", "kappa", "labels", "tokens")
-        row = [head["verdict"], head["means"]["judge.correctness"], agreement["kappa"], agreement["labels"]]
-        title = "A site without documents, judged by a model that agrees with people"
-        self.screen.show(title, head["report_path"], columns, [[*row, head["judge_tokens"]]])
-        check("judge.correctness" in head["worse"], "the judge has not noticed that the site knows nothing")
 
     def load_handbook_twice(self) -> None:
         """Load a handbook, edit it, and load it again: the site equals the folder."""
@@ -306,7 +282,6 @@ def demonstrate(home: Path, screen: Screen, options: argparse.Namespace) -> int:
     """Start everything, run the demo, and end everything; return 0 on success."""
     with ExitStack() as stack:
         service = stack.enter_context(AssistantService(home / "service", processing_seconds=THINKING))
-        judge = stack.enter_context(Judge())
         screen.secret = service.api_key
         # The example DAG of the handbook deletes outdated documents.
         service.connection["extra"]["manage_documents"] = True
@@ -316,7 +291,6 @@ def demonstrate(home: Path, screen: Screen, options: argparse.Namespace) -> int:
         places = {"LAKE": lake, "WAREHOUSE": str(home / "warehouse.duckdb"), "HANDBOOK": str(home / "handbook")}
         env = {f"AIRFLOW_VAR_ASSISTANT_{name}": place for name, place in places.items()}
         env |= {**service.env, "AIRFLOW__ASSISTANT__LAKE_PATH": lake}
-        env |= {"AIRFLOW_VAR_ASSISTANT_STAGING_SITE": "acme-shop", "AIRFLOW_CONN_PYDANTICAI_DEFAULT": judge.conn_json()}
         airflow = stack.enter_context(LiveAirflow(home / "airflow", ROOT / "dags", env))
         screen.say(f"Airflow: {airflow.base_url}")
         demo, problems = Demo(home, screen, airflow, service), []

@@ -21,27 +21,23 @@ def main() -> None:
 
 
 def table() -> str:
-    """Return a row for every pair, run or not."""
-    rows = [_row(*pair) for pair in PAIRS]
-    head = ["Airflow", "Python", "", "Passed", "Failed", "Skipped", "pandas", "pyarrow", "Run on"]
+    """Return a row for the pairs of an Airflow that have the same result, run or not."""
+    pythons: dict[tuple[str, str, str], list[str]] = {}
+    for pair in PAIRS:
+        airflow, python, result, date = _cells(*pair)
+        pythons.setdefault((airflow, result, date), []).append(python)
+    head = ["Airflow", "Python", "Tests", "Run on"]
+    rows = [[airflow, ", ".join(found), result, date] for (airflow, result, date), found in pythons.items()]
     return "\n" + "".join(f"| {' | '.join(row)} |\n" for row in [head, ["---"] * len(head), *rows]) + "\n"
 
 
-def _row(airflow: str, python: str) -> list[str]:
+def _cells(airflow: str, python: str) -> tuple[str, str, str, str]:
     file = result_file(airflow, python)
     if not file.exists():
-        return [airflow, python, "not run yet", *[""] * 6]
+        return airflow, python, "not run yet", ""
     result: dict[str, Any] = json.loads(file.read_text())
-    tests, versions = result["tests"], result["versions"]
-    return [
-        result["airflow"],
-        result["python"],
-        "good" if is_good(result) else "; ".join(_faults(result)),
-        *(str(count) for count in (tests["passed"], len(tests["failed"]), sum(tests["skipped"].values()))),
-        versions["pandas"],
-        versions["pyarrow"],
-        result["date"],
-    ]
+    verdict = f"{result['tests']['passed']} passed" if is_good(result) else "; ".join(_faults(result))
+    return result["airflow"], result["python"], verdict, result["date"]
 
 
 def _faults(result: dict[str, Any]) -> list[str]:

@@ -21,8 +21,8 @@ ROOT = Path(__file__).parents[2]
 WRONG_KEY = "canary-wrong-8d1f6a72"
 PROXY_PASSWORD = "canary-proxy/5e0d p@ss"
 FAILING = "must fail"
-# The demo runs all of them, and tests/integration/test_dags.py as well.
-EXAMPLES = ("assistant_approve_baseline", "assistant_async_chat")
+# The demo runs all examples, and tests/integration/test_dags.py as well.
+EXAMPLE = "assistant_approve_baseline"
 
 
 @pytest.fixture(scope="session")
@@ -113,12 +113,11 @@ def airflow(
     connections: dict[str, dict[str, Any]],
     proxy: RecordingProxy,
 ) -> Iterator[LiveAirflow]:
-    """A running Airflow with two examples and the DAGs of these tests."""
+    """A running Airflow with an example and the DAGs of these tests."""
     dags = home / "dags"
     shutil.copytree(Path(__file__).with_name("dags"), dags, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "dags" / "golden_set", dags / "golden_set")
-    for name in EXAMPLES:
-        shutil.copy(ROOT / "dags" / f"{name}.py", dags)
+    shutil.copy(ROOT / "dags" / f"{EXAMPLE}.py", dags)
     env = {
         **{f"AIRFLOW_CONN_{name.upper()}": json.dumps(fields) for name, fields in connections.items()},
         "HTTPS_PROXY": f"http://corp:{quote(PROXY_PASSWORD, safe='')}@{proxy.host}",

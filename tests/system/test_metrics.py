@@ -13,7 +13,7 @@ from tests.system.statsd import StatsdReceiver
 
 pytestmark = pytest.mark.system
 
-DAG = "assistant_async_chat"
+DAG = "async_chat"
 # Processing time of the service in seconds: first it never finishes, then it does.
 NEVER, SOON = 3600, 0.2
 

@@ -166,16 +166,23 @@ BAD = {
     "f.docx": (b"x", "is damaged"),
     "g.md": (b"---\ntitle: " + b"[" * 19_000 + b"\n---\ntext", "not valid YAML"),
     "h.md": (b"---\ntitle: " + b"x" * 9_000_000, "does not end within"),
+    "i.md": (b'{"draft": true}\ntext', "begins with '{'; write it in YAML"),
+    "j.txt": (b"a\0b\0", "is not text: it has 2 NUL bytes"),
+    "k.md": ("a\0b".encode("utf-16"), "is not text: it has 1 NUL byte"),
+    "l.md": (None, "cannot be opened: it is a link to '/gone/x.md', which does not exist"),
 }
 
 
 @pytest.mark.promise("sources of documents", "Files that cannot be read are all named.")
 def test_files_that_cannot_be_read_are_all_named_or_become_rows_without_key(write):
     problems = {name: problem for name, (_, problem) in BAD.items()}
-    for name, (content, _) in BAD.items():
-        write(name, content)
     write("z.md")
     folder = write("a.md")
+    for name, (content, _) in BAD.items():
+        if content is None:
+            (folder / name).symlink_to("/gone/x.md")
+        else:
+            write(name, content)
     with pytest.raises(AssistantInputError) as error:
         list(file_documents(folder))
     for name, problem in problems.items():

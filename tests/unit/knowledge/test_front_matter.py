@@ -97,7 +97,9 @@ def test_an_unreadable_date_is_a_note():
         "\n---\nNote: a rule below other lines\n---\n",
         "---\n{% include a.html %}\n---\ntext",
         "---\nNote that https://x.org\n---\n",
-        '{"a": 1}',
+        '{{ "a": 1 }}',
+        "{:toc}\ntext",
+        "{% raw %}\ntext",
         "Note: one line.\n\ntext",
     ],
 )
@@ -116,7 +118,12 @@ def test_what_only_looks_like_front_matter_is_text(text):
         ("+++\ntitle = \n+++\n", "not valid TOML"),
         ("---\ntitle: " + "x" * 900_000, "does not end within 20,000 characters"),
         ("---json\n{}\n---\n", "begins with '---json'; write it in YAML"),
-        (";;;\n{}\n;;;\n", "begins with ';;;'"),
+        *((f"{above}{json_head}\ntext", f"begins with {mark!r}")
+          for above in ABOVE
+          for mark, json_head in (
+              (";;;", ";;;\n{}\n;;;"), (";;;", ';;; json\n"draft": true\n;;;'), ("{", '{"draft": true}'),
+              ("{", '{\n  "title": "a",\n  "draft": true\n}'), ("{", '{ "tags" : [')
+          )),
     ],
 )  # fmt: skip
 def test_front_matter_that_cannot_be_read_is_refused(text, message):
@@ -130,8 +137,35 @@ def test_values_keep_their_spelling_and_their_place():
         "---\ntitle: 007\na: {B c: [1.10, {c: 2}]}\nd: {{ page.d }}\nf: &g yes\ndraft: *g\nj: []\nk:\n---\n"
     )
     assert fields == {
-        "title": "007", "a.bc": ["1.10"], "a.bc.c": ["2"], "d": "template", "f": "yes", "draft": "yes", "k": "",
+        "title": "007", "a.bc": ["1.10"], "a.bc.c": ["2"], "f": "yes", "draft": "yes", "k": "",
     }  # fmt: skip
+
+
+TAGS = ("{{ page.x }}", "{{x|default('a: b')}}", "{{ a }} {{ b }}", "{% if x %}", "{%- raw -%}", "{{\n  x\n}}")
+
+
+@pytest.mark.promise("sources of documents", "Tags of templates do not make front matter unreadable.")
+@pytest.mark.parametrize("tag", TAGS)
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_a_value_that_is_only_a_tag_of_a_template_is_empty_and_noted(tag, quote):
+    value = f"{quote}{tag}{quote}"
+    for line, name in ((f"title: {value}", "title"), (f"a:\n  b-c: {value}", "a.bc"), (f"tags:\n- {value}", "tags")):
+        fields, text, notes = split_front_matter(f"---\nslug: a\n{line}\ndraft: yes\n---\ntext")
+        assert (fields["draft"], text.strip()) == ("yes", "text")
+        assert name not in fields
+        assert [note.reason for note in notes if note.unit == "field"] == [f"is only a tag of a template ({name})"]
+
+
+@pytest.mark.parametrize("tag", TAGS[:-1])
+def test_a_text_with_a_tag_of_a_template_is_kept(tag):
+    head = (
+        f"---\n{{% if a %}}\ntitle: Use {tag}\n{{% endif %}}\nd: {tag}: a\ntags: [{tag}, b]\nx: |\n  {tag}\n  c\n---\n"
+    )
+    fields, _, _ = split_front_matter(head)
+    assert fields["title"] == f"Use {tag}"
+    assert fields["d"] == f"{tag}: a"
+    assert "b" in fields["tags"][-2:]
+    assert fields["x"].removeprefix("# ").strip() == f"{tag}\nc"
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.source_account import SourceAccount
 from airflow_provider_assistant.storage.listing import storage_files
+from airflow_provider_assistant.storage.opening import open_inside, reading
 
 ODD = ["How do I pay?.md", "a*b.md", "[draft] ü.md", "a b.md", "50%.md", "x#y.md", "[a].md", "!.md", "q?a=b.md"]
 
@@ -183,12 +184,17 @@ def test_links_into_hidden_folders(tmp_path):
     assert names(tmp_path / "current") == ["docs/a.md"]
 
 
-def test_broken_links_are_errors_if_they_are_meant(tmp_path):
+def test_broken_links_are_listed_and_opening_names_them(tmp_path):
     write(tmp_path, "a.md", "x/b.csv")
     (tmp_path / ".#a.md").symlink_to("user@host.1234")
     (tmp_path / "x" / "gone.csv").symlink_to(tmp_path / "nothing")
     os.mkfifo(tmp_path / "pipe.md")
     assert names(tmp_path / "*.md") == names(tmp_path / "**/*.md") == ["a.md"]
     for source in (tmp_path, tmp_path / "x", tmp_path / "*/*.csv"):
-        with pytest.raises(AssistantInputError, match=r"'.*/x/gone\.csv' is a link that leads to nothing"):
-            storage_files(source)
+        *_, (_, link) = storage_files(source, str(tmp_path))
+        with (
+            pytest.raises(AssistantInputError, match=r"x/gone\.csv' cannot be read: it is a link to .*nothing', which"),
+            reading(link),
+            open_inside(link, str(tmp_path)),
+        ):
+            pass
