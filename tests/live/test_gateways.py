@@ -79,7 +79,7 @@ class Place:
     :param proxy: Name of a proxy. Default: empty, none.
     :param user: Credentials of the proxy. Default: empty, none.
     :param extra: Fields of the connection.
-    :param is_sent: Whether a request may have been passed on. Default: False.
+    :param is_sent: Whether a request may have been passed on, for all that the reply shows. Default: False.
     """
 
     host: str
@@ -112,7 +112,7 @@ PLACES = {
     "black hole after connect": Place("silent", "no complete answer within 1 s", is_sent=True),
     "nginx, its password": Place("nginx basic", "401"),
     "nginx, denied": Place("nginx deny", "403"),
-    "nginx, login page": Place("nginx login", "200"),
+    "nginx, login page": Place("nginx login", "200", is_sent=True),
     "nginx, elsewhere": Place("nginx elsewhere", "40"),
     "nginx, service down": Place("nginx down", "502", is_sent=True),
     "nginx, service slow": Place("nginx slow", "504", is_sent=True, extra={"timeout": "5", "chat_timeout": "5"}),
