@@ -146,7 +146,7 @@ def latest_documents(
     query = sa.select(*columns).where(*_created(scope, source)).order_by(_c.key, _c.number)
     parts = [query] if groups is None else [query.where(_c.group_name.in_(part)) for part in chunks(groups)]
     for part in parts:
-        yield from map(tuple, stream(connection, part))
+        yield from stream(connection, part)
 
 
 def _created(scope: Scope, source: str) -> tuple[sa.ColumnElement[bool], ...]:
