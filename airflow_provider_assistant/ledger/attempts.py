@@ -7,6 +7,7 @@ insert its next number: the primary key decides which of two tasks wins.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import uuid
 from collections import defaultdict
@@ -160,8 +161,9 @@ class ScopeLedger:
         query = query.where(column.in_(sa.bindparam("values", expanding=True)))
 
         def read(connection: sa.Connection, chunk: list[str]) -> Sequence[Any]:
-            # Reading all rows of a chunk at once takes half the time.
-            return connection.execute(query, {"values": chunk}).all()
+            # The driver's own rows: those of SQLAlchemy take twice the time. SQLite has 0 and 1 for booleans.
+            with contextlib.closing(connection.execute(query, {"values": chunk})) as result:
+                return result.cursor.fetchall()
 
         for chunk in chunks(values):
             yield from transaction(self._connection, functools.partial(read, chunk=chunk))

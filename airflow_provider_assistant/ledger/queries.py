@@ -1,4 +1,4 @@
-"""Queries of attempts and tries, for reports, the command line, the pages and the exports."""
+"""Queries of attempts and tries, for loads, reports, the command line and the pages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from airflow_provider_assistant.ledger.database import chunks, stream
 from airflow_provider_assistant.ledger.filters import Filter, Which, condition_of, has_unresolved, is_latest_document
 from airflow_provider_assistant.ledger.schema import (
     DOCUMENT_KINDS,
-    UNRESOLVED,
     RunRef,
     attempts,
     findings,
@@ -24,8 +23,6 @@ from airflow_provider_assistant.ledger.scopes import Scope, Site
 
 # Counts stop here, so that the cost of a query does not depend on the number of attempts.
 MOST = 10_000
-# Columns of the task instance in the exported datasets.
-_TASK_COLUMNS = ("dag_id", "run_id", "task_id", "map_index")
 _c = attempts.c
 
 
@@ -146,7 +143,7 @@ def latest_documents(
     query = sa.select(*columns).where(*_created(scope, source)).order_by(_c.key, _c.number)
     parts = [query] if groups is None else [query.where(_c.group_name.in_(part)) for part in chunks(groups)]
     for part in parts:
-        yield from map(tuple, stream(connection, part))
+        yield from stream(connection, part)
 
 
 def _created(scope: Scope, source: str) -> tuple[sa.ColumnElement[bool], ...]:
@@ -206,7 +203,7 @@ def known_documents(connection: sa.Connection, site: Site, remote_ids: Collectio
 
 # The outcome of a try; of one without an end, "unfinished".
 OUTCOME = sa.func.coalesce(tries.c.outcome, "unfinished").label("outcome")
-_TRY_COLUMNS = (*(column for column in tries.c if column.name != "outcome"), OUTCOME)
+TRY_COLUMNS = (*(column for column in tries.c if column.name != "outcome"), OUTCOME)
 
 
 def page_of_tries(
@@ -235,7 +232,7 @@ def page_of_tries(
             conditions.append(column == value)
     if since is not None:
         conditions.append(c.started_at >= since)
-    query = sa.select(*_TRY_COLUMNS).where(*conditions)
+    query = sa.select(*TRY_COLUMNS).where(*conditions)
     total = capped_count(connection, query)
     page = query.order_by(c.started_at.desc(), c.token).limit(limit).offset(offset)
     return Page(min(total, MOST), total > MOST, dictionaries(connection, page))
@@ -262,7 +259,7 @@ def tries_of(connection: sa.Connection, run: Mapping[str, Any], limit: int = 50)
     """
     c = tries.c
     is_run = [c[name].is_not_distinct_from(value) for name, value in run.items()]
-    query = sa.select(*_TRY_COLUMNS).where(*is_run).order_by(c.started_at.desc(), c.token).limit(limit)
+    query = sa.select(*TRY_COLUMNS).where(*is_run).order_by(c.started_at.desc(), c.token).limit(limit)
     return dictionaries(connection, query)[::-1]
 
 
@@ -282,18 +279,6 @@ def findings_of(
         query = query.where(c.kind == kind)
     rows = dictionaries(connection, query.limit(limit).offset(offset))
     return dict(row for row in connection.execute(kinds).all()), rows
-
-
-def tries_between(connection: sa.Connection, start: datetime, end: datetime) -> list[dict[str, Any]]:
-    """
-    Return the tries that started in a time interval, in the order of their starts.
-
-    :param start: Inclusive, timezone-aware.
-    :param end: Exclusive, timezone-aware.
-    """
-    c = tries.c
-    query = sa.select(*_TRY_COLUMNS).where(c.started_at >= start, c.started_at < end)
-    return dictionaries(connection, query.order_by(c.started_at, c.token))
 
 
 def sources(connection: sa.Connection, since: datetime, dag_ids: frozenset[str] | None = None) -> list[dict[str, Any]]:
@@ -333,79 +318,6 @@ def documents_by_day(
     return totals
 
 
-# -- exports -------------------------------------------------------------------------------------------
-
-
-def feedback_between(connection: sa.Connection, start: datetime, end: datetime) -> list[dict[str, Any]]:
-    """
-    Return the ratings that were sent in a time interval, in the order of sending, with the durations of the answers.
-
-    :param start: Inclusive, timezone-aware.
-    :param end: Exclusive, timezone-aware.
-    :return: Rows of the dataset ``feedback``. ``answer_seconds`` is None if this ledger does not contain the request or
-        its end.
-    """
-    chat = attempts.alias()
-    is_rated = sa.and_(
-        chat.c.remote_id == _c.remote_id,
-        chat.c.service == _c.service,
-        chat.c.site_id == _c.site_id,
-        chat.c.kind == "chat",
-    )
-    query = (
-        sa.select(
-            _c.recorded_at.label("sent_at"),
-            _c.remote_id.label("request_id"),
-            _c.requests.label("attempts"),
-            *(_c[name] for name in ("service", "site_id", "session_id", "rating", *_TASK_COLUMNS)),
-            chat.c.recorded_at.label("submitted_at"),
-            chat.c.ended_at,
-        )
-        .select_from(attempts.outerjoin(chat, is_rated))
-        .where(_c.kind == "rating", _c.state == "created", _c.recorded_at >= start, _c.recorded_at < end)
-        .order_by(_c.recorded_at, _c.scope, _c.key, _c.number, chat.c.number)
-    )
-    ratings: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for row in dictionaries(connection, query):
-        row["answer_seconds"] = _seconds(row.pop("submitted_at"), row.pop("ended_at"))
-        # A request that was asked again has several attempts; the latest one got the answer.
-        ratings[row["sent_at"], row["service"], row["site_id"], row["session_id"], row["request_id"]] = row
-    return list(ratings.values())
-
-
-def requests_between(connection: sa.Connection, start: datetime, end: datetime) -> list[dict[str, Any]]:
-    """
-    Return the async chat requests of a time interval in the order of submission, also those of chat batches.
-
-    :param start: Start of the interval of submission, inclusive, timezone-aware.
-    :param end: Exclusive, timezone-aware.
-    :return: Rows of the dataset ``requests``. ``state`` is the recorded end, ``open`` if there is none, and
-        ``ambiguous`` if the submission is.
-    """
-    is_ambiguous = _c.state.in_(UNRESOLVED)
-    # The service has not acknowledged an ambiguous submission, so that counts from its claim.
-    submitted_at = sa.case((is_ambiguous, _c.claimed_at), else_=_c.recorded_at)
-    query = (
-        sa.select(
-            submitted_at.label("submitted_at"),
-            sa.case((is_ambiguous, "ambiguous"), else_=sa.func.coalesce(_c.ended, "open")).label("state"),
-            sa.case((~is_ambiguous, _c.remote_id)).label("request_id"),
-            _c.ended_at.label("completed_at"),
-            _c.requests.label("attempts"),
-            _c.namespace.is_not(None).label("is_batch"),
-            *(_c[name] for name in ("service", "site_id", "session_id", "ambiguous", *_TASK_COLUMNS)),
-        )
-        # A request that was accepted and then failed or was lost has an end.
-        .where(_c.kind == "chat", _c.mode == "async", is_ambiguous | (_c.state == "created") | _c.ended.is_not(None))
-        .where(submitted_at >= start, submitted_at < end)
-        .order_by(submitted_at, _c.site_id, _c.remote_id, _c.key, _c.number)
-    )
-    rows = dictionaries(connection, query)
-    for row in rows:
-        row["seconds"] = _seconds(row["submitted_at"], row["completed_at"])
-    return rows
-
-
 def ledger_id(connection: sa.Connection) -> str:
     """Return the id of the ledger."""
     return str(connection.scalar(sa.select(sa.func.min(ledger_info.c.id))))
@@ -415,7 +327,3 @@ def pruned_before(connection: sa.Connection) -> datetime | None:
     """Return the time before which attempts may have been pruned; None if nothing has been pruned."""
     moment: datetime | None = connection.scalar(sa.select(sa.func.max(ledger_info.c.pruned_before)))
     return moment
-
-
-def _seconds(start: datetime | None, end: datetime | None) -> float | None:
-    return None if start is None or end is None else (end - start).total_seconds()

@@ -34,8 +34,7 @@ def check_plan(plan: Plan, ledger: Ledger, scope_ledger: ScopeLedger, options: L
     if options.on_change == "fail":
         _check_unchanged(plan)
     if not options.allow_mass_change:
-        documents = ledger.read(queries.documents_of, scope_ledger.scope, scope_ledger.source)
-        _check_extent(plan, scope_ledger.source, options, documents)
+        _check_extent(plan, ledger, scope_ledger, options)
 
 
 def _check_service(ledger: Ledger, scope_ledger: ScopeLedger) -> None:
@@ -104,13 +103,17 @@ def _check_unchanged(plan: Plan) -> None:
             )
 
 
-def _check_extent(plan: Plan, source: str, options: LoadOptions, documents: int) -> None:
+def _check_extent(plan: Plan, ledger: Ledger, scope_ledger: ScopeLedger, options: LoadOptions) -> None:
     """Refuse a load that would replace or remove most documents of its source."""
     changed = plan.count_changed(*CHANGES)
     missing = plan.count_gone()
     least = LEAST_REMOVED if options.removal and missing >= LEAST_REMOVED else LEAST_CHANGED
     affected = changed + missing
-    if affected < least or affected <= LARGEST_SHARE * documents:
+    if affected < least:
+        return
+    source = scope_ledger.source
+    documents = ledger.read(queries.documents_of, scope_ledger.scope, source)
+    if affected <= LARGEST_SHARE * documents:
         return
     effects = []
     if changed:

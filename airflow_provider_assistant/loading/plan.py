@@ -27,14 +27,25 @@ LISTED = 5
 CHANGES: tuple[Action, ...] = ("send", "share", "revive", "twin")
 
 _COLUMNS = ", ".join(PlannedRow._fields)
+_DEFAULTS = {name: "NULL" if value is None else repr(value) for name, value in PlannedRow._field_defaults.items()}
 _SCHEMA = f"""
-CREATE TABLE rows ({_COLUMNS.replace("number", "number INTEGER PRIMARY KEY", 1)});
+CREATE TABLE rows (
+    number INTEGER PRIMARY KEY, key, content_hash, group_name,
+    {", ".join(f"{name} DEFAULT {value}" for name, value in _DEFAULTS.items())}
+);
 CREATE TABLE documents (key TEXT PRIMARY KEY, label, remote_id, group_name, sibling);
 """
 _INSERT = f"INSERT INTO rows ({_COLUMNS}) VALUES ({', '.join('?' * len(PlannedRow._fields))})"  # noqa: S608
+# All other columns have their defaults. Most rows of most loads are such rows.
+_INSERT_UNCHANGED = "INSERT INTO rows (number, key, content_hash, group_name) VALUES (?, ?, ?, ?)"
 _IN_SOURCE = "SELECT value FROM json_each(?) WHERE value IN (SELECT key FROM rows)"
-# Number of a row among those with the same key, and among those to send with the same content.
-_NTH = "SELECT number, row_number() OVER (PARTITION BY {} ORDER BY number) AS nth FROM rows"
+# This needs only the index of the keys.
+_REPEATED = "SELECT key FROM rows GROUP BY key HAVING count(*) > 1"
+# Numbers of the rows, except the first one, that have the same value in a column.
+_LATER = (
+    "SELECT number FROM (SELECT number, row_number() OVER (PARTITION BY {} ORDER BY number) AS nth FROM rows WHERE {}) "
+    "WHERE nth > 1"
+)
 
 
 class Document(NamedTuple):
@@ -93,32 +104,35 @@ class Plan:
                 self.notes.append(part)
                 continue
             known = ledger.known([row.key for row in part.rows])
-            self._database.executemany(_INSERT, self._planned(part, known, options))
+            self._insert(part, known, options)
             count += len(part.rows)
             tick(count)
         self._database.execute("CREATE INDEX rows_by_key ON rows (key)")
         self._database.execute("COMMIT")
         self._check_repeated()
-        repeated = f"SELECT number FROM ({_NTH.format('key')}) WHERE nth > 1"  # noqa: S608
+        repeated = _LATER.format("key", f"key IN ({_REPEATED})")
         self._database.execute(
             f"UPDATE rows SET action = 'repeated', payload = NULL WHERE number IN ({repeated})"  # noqa: S608
         )
         if rows.can_share:
             self._share(ledger)
 
-    def _planned(self, batch: RowBatch, known: Mapping[str, list[Known]], options: LoadOptions) -> Iterator[PlannedRow]:
-        """Yield the rows of a batch, each with what to do with it."""
+    def _insert(self, batch: RowBatch, known: Mapping[str, list[Known]], options: LoadOptions) -> None:
+        """Add the rows of a batch, each with what to do with it."""
         source = self._source
+        unchanged, others = [], []
         for row in batch.rows:
             attempts = known.get(row.key, ())
             if len(attempts) == 1 and not row.reason:
-                only, group = attempts[0], row.group_name
-                unchanged = (row.key, only.number, source, "created", row.content_hash, only.remote_id, group)
-                # Most rows of most loads.
-                if only == (*unchanged, False, False):
-                    yield row
+                only, content = attempts[0], row[:4]
+                _number, key, content_hash, group = content
+                expected = (key, only.number, source, "created", content_hash, only.remote_id, group, False, False)
+                if only == expected:
+                    unchanged.append(content)
                     continue
-            yield self._decided(row, attempts, batch, options)
+            others.append(self._decided(row, attempts, batch, options))
+        self._database.executemany(_INSERT_UNCHANGED, unchanged)
+        self._database.executemany(_INSERT, others)
 
     def _decided(self, row: PlannedRow, attempts: Sequence[Known], batch: RowBatch, options: LoadOptions) -> PlannedRow:
         given = row
@@ -140,7 +154,10 @@ class Plan:
 
     def _check_repeated(self) -> None:
         """Refuse rows with the same key and different content."""
-        conflicts = "SELECT key FROM rows GROUP BY key HAVING count(DISTINCT content_hash) > 1"
+        conflicts = (
+            f"SELECT key FROM rows WHERE key IN ({_REPEATED}) "  # noqa: S608
+            "GROUP BY key HAVING count(DISTINCT content_hash) > 1"
+        )
         count = self._value(f"SELECT count(*) FROM ({conflicts})")  # noqa: S608
         if not count:
             return
@@ -166,10 +183,8 @@ class Plan:
             found = ledger.with_content({content_hash for _number, content_hash in chunk})
             shared = [(found[content_hash], number) for number, content_hash in chunk if content_hash in found]
             self._database.executemany("UPDATE rows SET action = 'share', remote_id = ? WHERE number = ?", shared)
-        equal = f"{_NTH.format('content_hash')} WHERE action = 'send'"
-        self._database.execute(
-            f"UPDATE rows SET action = 'twin' WHERE number IN (SELECT number FROM ({equal}) WHERE nth > 1)"  # noqa: S608
-        )
+        equal = _LATER.format("content_hash", "action = 'send'")
+        self._database.execute(f"UPDATE rows SET action = 'twin' WHERE number IN ({equal})")  # noqa: S608
 
     def add_documents(self, documents: Iterable[tuple[Any, ...]]) -> None:
         """

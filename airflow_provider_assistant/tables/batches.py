@@ -200,12 +200,14 @@ def numbered(parts: Iterable[Part]) -> Iterator[Part]:
 
 def _bad_texts(name: str, values: Sequence[Any], encoding: str) -> dict[int, str]:
     """Return why texts of a column cannot be sent, by their position."""
-    texts = {position: text for position, text in enumerate(values) if isinstance(text, str)}
-    # One check of the whole column is faster than one of each value.
-    if is_encodable("".join(dict.fromkeys(texts.values()))):
+    # One check of the whole column is faster than one of each value, and rows may share a large text.
+    if is_encodable("".join({text for text in values if isinstance(text, str)})):
         return {}
-    bad = {position: text for position, text in texts.items() if not is_encodable(text)}
-    return {position: f"column {name!r} {_problem_of(text, encoding)}" for position, text in bad.items()}
+    problems = {}
+    for position, text in enumerate(values):
+        if isinstance(text, str) and not is_encodable(text):
+            problems[position] = f"column {name!r} {_problem_of(text, encoding)}"
+    return problems
 
 
 def _problem_of(text: str, encoding: str) -> str:

@@ -17,13 +17,8 @@ from airflow_provider_assistant.lake.datasets import FEEDBACK, REQUESTS, TRIES, 
 from airflow_provider_assistant.lake.files import Written, days_of
 from airflow_provider_assistant.lake.rows import rows_table
 from airflow_provider_assistant.ledger import Ledger
-from airflow_provider_assistant.ledger.queries import (
-    feedback_between,
-    ledger_id,
-    pruned_before,
-    requests_between,
-    tries_between,
-)
+from airflow_provider_assistant.ledger.exports import feedback_between, requests_between, tries_between
+from airflow_provider_assistant.ledger.queries import ledger_id, pruned_before
 from airflow_provider_assistant.operators.runs import start_of_day, zone_of_run
 from airflow_provider_assistant.operators.tries import recorded_as
 from airflow_provider_assistant.texts import counted

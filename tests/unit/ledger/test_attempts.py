@@ -44,7 +44,7 @@ def test_a_claim_that_is_made_after_the_time_was_read_is_alive(ahead, is_alive, 
     # As if the time had been read before the claim, or the clock had been set back since.
     clock.advance(-ahead)
     (found,) = second.known([hash_of("a")])[hash_of("a")]
-    assert found.is_alive is is_alive
+    assert found.is_alive == is_alive
 
 
 def test_a_later_attempt_leaves_the_earlier_document_as_it_is(scoped):

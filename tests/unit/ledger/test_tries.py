@@ -8,7 +8,7 @@ import pytest
 from airflow.providers.common.compat.sdk import TaskDeferred
 
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantLedgerError
-from airflow_provider_assistant.ledger import Outcome, RunRef, Site, chats, hash_of, queries, tries
+from airflow_provider_assistant.ledger import Outcome, RunRef, Site, chats, exports, hash_of, queries, tries
 from airflow_provider_assistant.ledger.chats import RequestEnd
 from airflow_provider_assistant.ledger.settle import prune
 from airflow_provider_assistant.loading.findings import Finding
@@ -96,7 +96,7 @@ class TestTries:
         assert [row["token"] for row in ledger.read(queries.tries_of, RUN.columns(), 2)] == ["2", "3"]
         assert [row["token"] for row in all_tries(ledger)] == ["3", "2", "1", "0"]
         minute = timedelta(minutes=1)
-        found = ledger.read(queries.tries_between, START + minute, START + 3 * minute)
+        found = ledger.read(exports.tries_between, START + minute, START + 3 * minute)
         assert [row["token"] for row in found] == ["1", "2"]
         assert ledger.read(queries.page_of_tries, source="source 1", outcome="succeeded").total == 2
         assert [row["source"] for row in ledger.read(queries.sources, START)] == ["source 1", "source 0"]
@@ -191,13 +191,13 @@ class TestExports:
             attempts.commit([Outcome(made, state, requests=1, ambiguous=1)], [])
         chat.end(ledger, "complete", "r1", START + timedelta(seconds=7))
         chat.end(ledger, "lost", "r3", START)
-        rows = ledger.read(queries.requests_between, START, START + timedelta(seconds=1))
+        rows = ledger.read(exports.requests_between, START, START + timedelta(seconds=1))
         found = {row["request_id"]: (row["state"], row["seconds"], row["is_batch"]) for row in rows}
         assert found == {
             "r1": ("complete", 7.0, False), "r2": ("open", None, True), "r3": ("lost", 0.0, False),
             None: ("ambiguous", None, False),
         }  # fmt: skip
-        assert not ledger.read(queries.requests_between, START - timedelta(1), START)
+        assert not ledger.read(exports.requests_between, START - timedelta(1), START)
 
     def test_feedback_has_the_seconds_that_its_answer_took(self, scoped, ledger, clock):
         chat = TestChats()
@@ -209,7 +209,7 @@ class TestExports:
             made = claim(name, session_id="s", remote_id=request_id, rating="good")
             ratings.commit([], [made])
             ratings.commit([Outcome(made, state, requests=2)], [])
-        rows = ledger.read(queries.feedback_between, START, datetime(2026, 11, 23, tzinfo=UTC))
+        rows = ledger.read(exports.feedback_between, START, datetime(2026, 11, 23, tzinfo=UTC))
         assert [(row["request_id"], row["rating"], row["attempts"], row["answer_seconds"]) for row in rows] == [
             ("r1", "good", 2, 7.0), ("r2", "good", 2, None),
         ]  # fmt: skip
@@ -222,4 +222,4 @@ class TestExports:
         made = claim("a", session_id="s", remote_id="r1", rating="bad")
         ratings.commit([], [made])
         ratings.commit([Outcome(made, "created")], [])
-        assert len(ledger.read(queries.feedback_between, START, START + timedelta(1))) == 1
+        assert len(ledger.read(exports.feedback_between, START, START + timedelta(1))) == 1
