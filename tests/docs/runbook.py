@@ -73,6 +73,6 @@ def _text(section: Section) -> str:
     # The page says once what is safe after most of them, and that Airflow retries the task.
     if section.status is None and section.safe not in {AssistantAPIError.default_safe, AssistantError.default_safe}:
         paragraphs.append(f"**Safe**: {section.safe.removeprefix(AssistantError.default_safe).lstrip()}")
-    retries = "" if section.error.default_retryable else "Not retried."
-    paragraphs.append(f"**To do**: {f'{section.todo} {retries}'.strip()}")
+    todo = section.todo or "Correct what the message names."
+    paragraphs.append(f"**To do**: {todo}{'' if section.error.default_retryable else ' Not retried.'}")
     return "\n\n".join(paragraphs) + "\n\n"
