@@ -112,7 +112,7 @@ def _log_to(out: Console, verbose: bool) -> None:
     log.propagate = False
     log.setLevel(logging.INFO if verbose else logging.WARNING)
     # The commands show rejected rows, and what was left out of a source, themselves.
-    for name in ("loading.load.rejected", "source_account"):
+    for name in ("loading.progress.rejected", "source_account"):
         logger = logging.getLogger(f"airflow_provider_assistant.{name}")
         logger.setLevel(log.level if verbose else logging.ERROR)
     if not verbose:

@@ -8,7 +8,7 @@ a dataset has its first file, and after an upgrade.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,10 +17,10 @@ import tenacity
 
 from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantInputError, AssistantWarehouseError
 from airflow_provider_assistant.lake.datasets import DATASETS, dataset_of
-from airflow_provider_assistant.lake.files import Day
+from airflow_provider_assistant.lake.files import OWNER, Day, foreign_file
 from airflow_provider_assistant.lake.warehouse import Loaded, literal, quoted, views
 from airflow_provider_assistant.storage.opening import object_storage_path
-from airflow_provider_assistant.storage.private import make_folder, private_umask
+from airflow_provider_assistant.storage.private import private_umask
 
 if TYPE_CHECKING:
     import duckdb
@@ -45,8 +45,9 @@ def load(path: str, schema: str, root: str, lake: Mapping[str, Mapping[date, Day
     :param schema: Schema of the views.
     :param root: Folder of the datasets.
     :param lake: The days of the lake, by dataset.
-    :raises AssistantInputError: DuckDB is not installed.
-    :raises AssistantWarehouseError: The file cannot be opened or written, or a file of the lake cannot be read.
+    :raises AssistantInputError: DuckDB is not installed, or the folder of the file does not exist.
+    :raises AssistantWarehouseError: The file cannot be opened or written, or a file of the lake cannot be read or is
+        not one of a dataset.
     """
     try:
         import duckdb
@@ -59,13 +60,20 @@ def load(path: str, schema: str, root: str, lake: Mapping[str, Mapping[date, Day
         ) from error
     definitions = _definitions(schema, object_storage_path(root), lake)
     file = Path(path)
+    if not file.parent.is_dir():
+        raise AssistantInputError(
+            f"database {path!r} is in a folder that does not exist on this worker",
+            safe=NOTHING_CHANGED,
+            todo="Correct the path, or create the folder.",
+            field="database",
+        )
     try:
         if not (file.exists() and _has(file, schema, definitions, object_storage_path(root))):
-            make_folder(file.parent)
             # DuckDB writes further files beside the database.
             with private_umask(), _open(file, object_storage_path(root)) as connection:
                 _create(connection, schema, definitions)
         with _open(file, object_storage_path(root), read_only=True) as connection:
+            _check_files(connection, object_storage_path(root), lake)
             return _counted(connection, schema, lake)
     except (duckdb.Error, OSError) as error:
         raise AssistantWarehouseError(f"{path}: {error}", safe=NOTHING_CHANGED) from error
@@ -83,10 +91,16 @@ def _view_of_files(name: str, root: ObjectStoragePath, *, has_files: bool) -> st
     nothing = ", ".join(f"CAST(NULL AS {kind}) AS {quoted(column)}" for column, kind in types.items())
     rows = f"SELECT {nothing} WHERE false"
     if has_files:
-        files = literal(f"{_url(root)}/{name}/date=*/*.parquet")
         options = "hive_partitioning = true, union_by_name = true"
-        rows += f" UNION ALL BY NAME SELECT * FROM read_parquet({files}, {options})"  # noqa: S608 (quoted)
+        rows += f" UNION ALL BY NAME SELECT * FROM read_parquet({_files(root, name)}, {options})"  # noqa: S608 (quoted)
+        # A file that is not one of the dataset lacks the column.
+        rows += f" WHERE {OWNER} IS NOT NULL"
     return f"SELECT {', '.join(map(quoted, types))} FROM ({rows})"  # noqa: S608 (quoted)
+
+
+def _files(root: ObjectStoragePath, name: str) -> str:
+    """Return the pattern of the files of a dataset for SQL."""
+    return literal(f"{_url(root)}/{name}/date=*/[!._]*.parquet")
 
 
 def _url(root: ObjectStoragePath) -> str:
@@ -110,6 +124,17 @@ def _create(connection: duckdb.DuckDBPyConnection, schema: str, definitions: Map
         connection.execute(f"CREATE OR REPLACE VIEW {view} AS {sql}")
         connection.execute(f"COMMENT ON VIEW {view} IS {literal(sql)}")
     connection.commit()
+
+
+def _check_files(connection: duckdb.DuckDBPyConnection, root: ObjectStoragePath, names: Iterable[str]) -> None:
+    """Refuse files that are not those of a dataset. The views do not show their rows."""
+    for name in names:
+        rows = connection.execute(
+            f"SELECT file_name FROM parquet_schema({_files(root, name)}) "  # noqa: S608 (quoted)
+            f"GROUP BY file_name HAVING NOT bool_or(name = '{OWNER}') ORDER BY file_name LIMIT 1"
+        ).fetchall()
+        for (path,) in rows:
+            raise foreign_file(path)
 
 
 def _counted(connection: duckdb.DuckDBPyConnection, schema: str, lake: Mapping[str, Mapping[date, Day]]) -> Loaded:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from airflow.providers.common.compat.sdk import ObjectStoragePath
 
+# A column that every file of every dataset has, and that is null in no row.
+OWNER = "service"
 _FOLDER = re.compile(r"date=(\d{4}-\d{2}-\d{2})")
 # What object storages call the version of a file, the most exact name first. For a local file, it is the time of its
 # last change; a file that is replaced also gets another inode.
@@ -138,7 +140,7 @@ def read_day(day: Day, root: str, schema: pa.Schema) -> tuple[pa.Table, set[str]
 
     :param root: Folder of the datasets, with the credentials of its storage.
     :return: The rows; and the names of columns that files have beside those of the schema.
-    :raises AssistantWarehouseError: A file cannot be read, or a column has another type.
+    :raises AssistantWarehouseError: A file cannot be read or is not one of a dataset, or a column has another type.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -151,6 +153,8 @@ def read_day(day: Day, root: str, schema: pa.Schema) -> tuple[pa.Table, set[str]
             with storage.open(path, "rb") as file:
                 # Not read_table(): it imports pandas.
                 table = pq.ParquetFile(file).read()
+            if OWNER not in table.column_names:
+                raise foreign_file(path)
             others.update(table.column_names)
             columns = [
                 table[field.name].cast(field.type) if field.name in table.column_names else _nulls(field, table)
@@ -164,6 +168,15 @@ def read_day(day: Day, root: str, schema: pa.Schema) -> tuple[pa.Table, set[str]
             ) from error
         tables.append(pa.table(columns, schema=nullable(schema)))
     return pa.concat_tables(tables), others - set(schema.names)
+
+
+def foreign_file(path: str) -> AssistantWarehouseError:
+    """Return the error of a file in a dataset's folder that another program has put there."""
+    return AssistantWarehouseError(
+        f"{path} is not a file of a dataset: it has no column {OWNER!r}",
+        retryable=False,
+        todo="Move it out of the folder of the dataset, then run the task again.",
+    )
 
 
 def nullable(schema: pa.Schema) -> pa.Schema:

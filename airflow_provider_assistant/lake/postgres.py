@@ -56,6 +56,7 @@ def postgres_engine(conn_id: str) -> sa.Engine:
         raise AssistantInputError(
             f"connection {conn_id!r} must be one to PostgreSQL, not {engine.dialect.name}",
             safe=NOTHING_CHANGED,
+            todo="Give a connection to PostgreSQL, or set database to the path of a DuckDB file.",
             field="conn_id",
         )
     return engine

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-from airflow_provider_assistant.ledger import Known
+from airflow_provider_assistant.ledger import Claim, Known
 from airflow_provider_assistant.loading.options import OnAmbiguous, OnChange
 
 # What to do with a row:
@@ -62,6 +62,10 @@ class PlannedRow(NamedTuple):
     label: str = ""
     place: str = ""
     payload: str | None = None
+
+    def claim(self) -> Claim:
+        """Return the claim of its next attempt."""
+        return Claim(self.key, self.label or self.key, self.latest + 1, self.content_hash, self.group_name)
 
 
 def decide(

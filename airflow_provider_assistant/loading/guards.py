@@ -1,4 +1,4 @@
-"""Checks of a plan before the first request: its service, the owner of its keys, and how much it changes."""
+"""Refuse loads that are probably mistakes: by their plan, before the first request, and by the first replies."""
 
 from __future__ import annotations
 
@@ -127,4 +127,15 @@ def _check_extent(plan: Plan, ledger: Ledger, scope_ledger: ScopeLedger, options
         "intended, set allow_mass_change=True for one run; if the source contains only new rows, set "
         "on_missing='ignore'; if it contains only some pages, set group_columns and missing_in='groups'.",
         field="source",
+    )
+
+
+def wrong_mapping(count: int, reason: str) -> AssistantInputError:
+    """Return the error of a load whose first rows the service rejected."""
+    return AssistantInputError(
+        f"the service rejected the first {counted(count, 'row')}, and has accepted none. Its last reason: {reason}",
+        todo="The mapping is probably wrong, and not the rows: name the column of each field that the service wants, "
+        'such as columns={"title": "subject"} (--column title=subject), or a value for all rows, such as '
+        'constants={"title": "FAQ"} (--constant title=FAQ).',
+        field="columns",
     )

@@ -11,24 +11,26 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from airflow_provider_assistant.api.document_routes import DocumentRoutes, described
 from airflow_provider_assistant.api.document_state import DEFAULT_WORDS
 from airflow_provider_assistant.api.replies import ApiReply, CreatedDocument
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
-from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError, AssistantLedgerError
-from airflow_provider_assistant.ledger import Claim, Filter, Known, Ledger, Outcome, ScopeLedger, queries
+from airflow_provider_assistant.exceptions import AssistantError, AssistantLedgerError
+from airflow_provider_assistant.ledger import Filter, Ledger, Outcome, ScopeLedger, queries
 from airflow_provider_assistant.loading.counts import LoadCounts
 from airflow_provider_assistant.loading.decide import PlannedRow, decide
+from airflow_provider_assistant.loading.elsewhere import attempts_elsewhere
 from airflow_provider_assistant.loading.findings import LOGGED, FindingsFile
-from airflow_provider_assistant.loading.guards import check_plan
+from airflow_provider_assistant.loading.guards import check_plan, wrong_mapping
 from airflow_provider_assistant.loading.limits import log_limits
 from airflow_provider_assistant.loading.options import MAX_BACKOFF, LoadOptions
 from airflow_provider_assistant.loading.plan import CHANGES, Plan
+from airflow_provider_assistant.loading.progress import Preflight, log_progress, log_rejected, progress_of
 from airflow_provider_assistant.loading.reconcile import Reconciliation
 from airflow_provider_assistant.loading.report import Report
 from airflow_provider_assistant.loading.rows import Rows
@@ -38,16 +40,10 @@ from airflow_provider_assistant.sending.decide import Item, has_existed, outcome
 from airflow_provider_assistant.sending.sender import Sender
 from airflow_provider_assistant.texts import counted, escaped
 
-# Seconds between two progress messages.
-PROGRESS = 10.0
 # A load stops if the service rejects this many first rows, and has accepted none before: the mapping is wrong.
 FIRST_ROWS = 25
-# Longest wait in seconds for other tasks that are sending rows of this load.
-ELSEWHERE = 60.0
 
 log = logging.getLogger(__name__)
-# The command line shows rejected rows in another way.
-rejected_log = logging.getLogger(f"{__name__}.rejected")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +107,7 @@ class Load:
         self._client = client or AssistantClient(
             job.settings.retrying(max_backoff=MAX_BACKOFF, retry_ambiguous=may_repeat)
         )
-        self._client.throttle.progress = self._progress
+        self._client.throttle.progress = lambda: progress_of(self.counts)
         self._sender = Sender(
             scope_ledger,
             self._client,
@@ -128,7 +124,7 @@ class Load:
         # Reason by content hash.
         self._rejected: dict[str, str] = {}
         self._has_known_documents = False
-        self._started = self._last_report = time.monotonic()
+        self._started = time.monotonic()
 
     @property
     def cause(self) -> AssistantError | None:
@@ -160,7 +156,7 @@ class Load:
         return self.counts
 
     async def _run(self, plan: Plan, rows: Rows) -> None:
-        plan.add(rows, self._scope_ledger, self.options, tick=self._report_preflight)
+        plan.add(rows, self._scope_ledger, self.options, tick=Preflight().tick)
         actions = plan.actions()
         self.counts.rows = actions.total()
         self.counts.left_out = self._report.notes(plan.notes)
@@ -179,7 +175,7 @@ class Load:
             await self._send(plan, rows)
         if not self._sender.breaker.is_open:
             self._settle_twins(plan)
-            await self._look_elsewhere(plan)
+            await self._count_elsewhere(plan)
             await self._change_site(plan, looks_for_gone)
         if self._sender.breaker.error:
             raise self._sender.breaker.error
@@ -220,7 +216,7 @@ class Load:
         self.counts.ambiguous = actions["ambiguous"]
         self._has_known_documents = bool(self.counts.unchanged)
         for row in itertools.islice(plan.rows("rejected"), LOGGED):
-            _log_rejected(row, row.reason)
+            log_rejected(row, row.reason)
 
     def _predict(self, plan: Plan, looks_for_gone: bool) -> None:
         """Count and list what the load would do if the service accepts every request."""
@@ -253,16 +249,19 @@ class Load:
 
     def _share(self, rows: Iterable[PlannedRow]) -> None:
         """Record rows whose document exists."""
-        self._scope_ledger.share([Outcome(_claim(row), "created", remote_id=row.remote_id) for row in rows])
+        self._scope_ledger.share([Outcome(row.claim(), "created", remote_id=row.remote_id) for row in rows])
 
     # -- send ------------------------------------------------------------------------------------
 
     async def _send(self, plan: Plan, rows: Rows) -> None:
         if self._job.tenant_id:
             await log_limits(self._job.settings, self._job.tenant_id)
-        progress = asyncio.create_task(self._report_progress())
+        progress = asyncio.create_task(log_progress(self.counts, self._client.throttle, self._started))
         try:
-            await self._sender.run(_items(plan, rows))
+            await self._sender.run(
+                Item(row.claim(), rows.call(row.payload or ""), is_repeat=row.is_repeat, row=row)
+                for row in plan.rows("send")
+            )
         finally:
             progress.cancel()
             self.unrecorded = self._sender.unrecorded
@@ -295,20 +294,11 @@ class Load:
         counts = self.counts
         self._rejected[row.content_hash] = reason
         if counts.rejected <= LOGGED:
-            _log_rejected(row, reason)
+            log_rejected(row, reason)
         has_accepted = counts.created or counts.failed or counts.ambiguous or self._has_known_documents
         if has_accepted or counts.rejected < FIRST_ROWS:
             return
-        self._sender.breaker.open(
-            AssistantInputError(
-                f"the service rejected the first {counted(counts.rejected, 'row')}, and has accepted none. "
-                f"Its last reason: {reason}",
-                todo="The mapping is probably wrong, and not the rows: name the column of each field that the service "
-                'wants, such as columns={"title": "subject"} (--column title=subject), or a value for all rows, such '
-                'as constants={"title": "FAQ"} (--constant title=FAQ).',
-                field="columns",
-            )
-        )
+        self._sender.breaker.open(wrong_mapping(counts.rejected, reason))
 
     def _settle_twins(self, plan: Plan) -> None:
         """Give rows of equal content the document of the row that was sent for all of them."""
@@ -324,35 +314,20 @@ class Load:
                 self._report.add("rejected", row.label, reason, row.number, group=row.group_name)
             # The others are counted as failed, as rows that were not reached.
 
-    async def _look_elsewhere(self, plan: Plan) -> None:
+    async def _count_elsewhere(self, plan: Plan) -> None:
         """Count the rows that other tasks were sending: green only if they have loaded them."""
-        left = {*self._elsewhere, *(row.key for row in plan.rows("elsewhere"))}
-        loop = asyncio.get_running_loop()
-        end, pause = loop.time() + ELSEWHERE, 0.5
-        while left:
-            known = self._scope_ledger.known(list(left))
-            alive = {key for key in left if any(attempt.is_alive for attempt in known.get(key, ()))}
-            if loop.time() + pause > end or self._sender.breaker.is_open:
-                alive = set()
-            for key in left - alive:
-                self._count_elsewhere(plan.row_of(key), known.get(key, ()))
-            left = alive
-            if left:
-                await asyncio.sleep(pause)
-                pause *= 2
-
-    def _count_elsewhere(self, row: PlannedRow | None, known: Sequence[Known]) -> None:
-        """Count a row that another task was sending."""
-        if row is None:
-            return
-        row = decide(row, known, self._scope_ledger.source)
-        if row.action == "share":
-            self._share([row])
-        if row.action in {"unchanged", "share"}:
-            self.counts.unchanged += 1
-        else:
-            self.counts.skipped += 1
-            self.left_to_others += 1
+        keys = {*self._elsewhere, *(row.key for row in plan.rows("elsewhere"))}
+        known = await attempts_elsewhere(self._scope_ledger, keys, lambda: self._sender.breaker.is_open)
+        planned = [row for row in map(plan.row_of, keys) if row is not None]
+        for row in planned:
+            decided = decide(row, known.get(row.key, ()), self._scope_ledger.source)
+            if decided.action == "share":
+                self._share([decided])
+            if decided.action in {"unchanged", "share"}:
+                self.counts.unchanged += 1
+            else:
+                self.counts.skipped += 1
+                self.left_to_others += 1
 
     # -- after the last request ----------------------------------------------------------------------
 
@@ -368,12 +343,10 @@ class Load:
         if routes is None:
             return
         site = SiteClient(self._client, self._scope_ledger.scope.site.site_id, routes)
-        changes = SiteChanges(site, self._scope_ledger, self.options, self.counts)
+        changes = SiteChanges(site, self._ledger, self._scope_ledger, self.options, self.counts)
         self._report.reasons = changes.reasons
         try:
-            await changes.apply(
-                self._inactive(routes), self._superseded(), self._removable(changes.reasons), self._created
-            )
+            await changes.apply(self._removable(changes.reasons), self._created)
         finally:
             self._stale = [row for row in self._stale if row["remote_id"] not in changes.removed]
 
@@ -387,24 +360,6 @@ class Load:
                 stale = queries.all_entries(connection, self._ledger.clock, selected)
                 self._stale = [row for row in stale if row["key"] in gone]
         self.counts.stale = len({row["key"] for row in self._stale})
-
-    def _inactive(self, routes: DocumentRoutes) -> list[str]:
-        """Return the documents of the source that are not known to be in use, if they can be activated."""
-        if routes.activate is None:
-            return []
-        unused = []
-        for remote_id, status in self._ledger.read(queries.statuses, *self._of_source):
-            if status is None or routes.words.state(status) in {"draft", "other"}:
-                unused.append(remote_id)
-        return unused
-
-    def _superseded(self) -> dict[str, str | None]:
-        """Return the outdated documents to delete, each with the newer one."""
-        if self.options.on_change != "replace":
-            return {}
-        pairs = self._ledger.read(queries.superseded, *self._of_source)
-        self.counts.not_removed += sum(1 for old, _new in pairs if old is None)
-        return {old: new for old, new in pairs if old is not None}
 
     def _removable(self, reasons: dict[str, str]) -> list[str]:
         """Return the documents to remove because their row is gone; set the reasons for those that have to stay."""
@@ -444,43 +399,3 @@ class Load:
             return
         counts.drafts = found["draft"]
         counts.possibly_duplicated = found["possibly_duplicated"]
-
-    def _progress(self) -> str:
-        return f"done: {self.counts.done:,} of {counted(self.counts.rows, 'row')}"
-
-    def _report_preflight(self, rows: int) -> None:
-        now = time.monotonic()
-        if now - self._last_report >= PROGRESS:
-            self._last_report = now
-            log.info("Looked at %s so far; nothing has been sent yet.", counted(rows, "row"))
-
-    async def _report_progress(self) -> NoReturn:
-        """Log the progress every 10 seconds until cancelled."""
-        done_before = self.counts.done
-        while True:
-            await asyncio.sleep(PROGRESS)
-            rate = (self.counts.done - done_before) / PROGRESS
-            left = f"{(self.counts.rows - self.counts.done) / rate:.0f} s left" if rate else "remaining time unknown"
-            log.info(
-                "%s after %.0f s, %.0f rows/s, %s; at most %d in flight; %s with 429.",
-                self._progress(),
-                time.monotonic() - self._started,
-                rate,
-                left,
-                int(self._client.throttle.limit),
-                counted(self._client.throttle.refusals, "answer"),
-            )
-            done_before = self.counts.done
-
-
-def _items(plan: Plan, rows: Rows) -> Iterator[Item]:
-    for row in plan.rows("send"):
-        yield Item(_claim(row), rows.call(row.payload or ""), is_repeat=row.is_repeat, row=row)
-
-
-def _claim(row: PlannedRow) -> Claim:
-    return Claim(row.key, row.label or row.key, row.latest + 1, row.content_hash, row.group_name)
-
-
-def _log_rejected(row: PlannedRow, reason: str) -> None:
-    rejected_log.warning("Row %d (%s) is rejected: %s", row.number, escaped(row.label), escaped(reason))

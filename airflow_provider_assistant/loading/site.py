@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from airflow_provider_assistant.api.document_routes import Change, DocumentRoutes, route_of
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
-from airflow_provider_assistant.ledger import ScopeLedger
+from airflow_provider_assistant.ledger import Ledger, ScopeLedger, queries
 from airflow_provider_assistant.loading.counts import LoadCounts
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.site_client import RouteMissingError, SiteClient
@@ -56,30 +56,27 @@ class SiteChanges:
     :ivar reasons: Why a document stays as it is, by its id.
     """
 
-    def __init__(self, site: SiteClient, ledger: ScopeLedger, options: LoadOptions, counts: LoadCounts) -> None:
+    def __init__(
+        self, site: SiteClient, ledger: Ledger, scope_ledger: ScopeLedger, options: LoadOptions, counts: LoadCounts
+    ) -> None:
         self.removed: set[str] = set()
         self.reasons: dict[str, str] = {}
         self._site = site
         self._ledger = ledger
+        self._scope_ledger = scope_ledger
+        self._of_source = (scope_ledger.scope, scope_ledger.source)
         self._options = options
         self._counts = counts
 
-    async def apply(
-        self,
-        inactive: Sequence[str],
-        superseded: Mapping[str, str | None],
-        stale: Sequence[str],
-        created: Collection[str],
-    ) -> None:
+    async def apply(self, stale: Sequence[str], created: Collection[str]) -> None:
         """
-        Activate and remove documents.
+        Activate drafts; remove stale documents, and superseded ones if the options say so.
 
-        :param inactive: Ids of documents that are not known to be in use.
-        :param superseded: Ids of outdated documents, each with that of the newer one, None if it is not known.
         :param stale: Ids of documents whose row is gone.
         :param created: Ids of the documents that this load created.
         :raises AssistantError: A request or the ledger failed.
         """
+        inactive, superseded = self._inactive(), self._superseded()
         if not (inactive or superseded or stale):
             return
         # A document without a row may have been renamed: its successor is one of the new documents.
@@ -105,10 +102,29 @@ class SiteChanges:
             log.warning(
                 "The documents of %s stay as they are, because the service does not have a route that "
                 "manage_documents of the connection describes: %s. `airflow assistant documents check` tests them.",
-                self._ledger.scope.site,
+                self._scope_ledger.scope.site,
                 missing,
             )
             self.reasons |= dict.fromkeys([*superseded, *stale], "the service has no route to remove it")
+
+    def _inactive(self) -> list[str]:
+        """Return the documents of the source that are not known to be in use, if they can be activated."""
+        routes = self._site.routes
+        if routes.activate is None:
+            return []
+        inactive = []
+        for remote_id, status in self._ledger.read(queries.statuses, *self._of_source):
+            if status is None or routes.words.state(status) in {"draft", "other"}:
+                inactive.append(remote_id)
+        return inactive
+
+    def _superseded(self) -> dict[str, str | None]:
+        """Return the superseded documents to delete, each with the newer one, None if its id is not known."""
+        if self._options.on_change != "replace":
+            return {}
+        pairs = self._ledger.read(queries.superseded, *self._of_source)
+        self._counts.not_removed += sum(1 for old, _new in pairs if old is None)
+        return {old: new for old, new in pairs if old is not None}
 
     async def _activate(self, inactive: Sequence[str]) -> None:
         in_use = self._site.among(inactive, {"active"})
@@ -125,7 +141,7 @@ class SiteChanges:
         self._counts.not_activated += len(refused)
         self._counts.activated += len(activated)
         self.reasons |= refused
-        self._ledger.set_documents([*in_use, *activated], status="active")
+        self._scope_ledger.set_documents([*in_use, *activated], status="active")
 
     def _is_in_use(self, document_id: str) -> bool:
         """Return whether a new document is in use; True if the list cannot show it."""
@@ -182,7 +198,7 @@ class SiteChanges:
             self._counts.deleted += len(removed)
         else:
             self._counts.deactivated += len(removed)
-        self._ledger.set_documents(removed, state="removed")
+        self._scope_ledger.set_documents(removed, state="removed")
 
     async def _change(self, change: Change, ids: Sequence[str]) -> list[str]:
         """Change documents; keep those that the service refuses, and return the others."""

@@ -36,7 +36,8 @@ class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
         :doc:`/export/warehouse`
 
     :param output_path: Folder of the datasets: a local path or an object storage URL.
-    :param database: Path of a DuckDB file on the worker, created if missing. Set this or ``conn_id``.
+    :param database: Path of a DuckDB file on the worker, created if missing, in a folder that exists. Set this or
+        ``conn_id``.
     :param conn_id: Airflow connection to a PostgreSQL database. Set this or ``database``.
     :param schema: Schema of tables and views. Use one for each ``output_path``. Default: ``assistant``.
     :param datasets: Names of the datasets. Default: all of this package that were ever exported to ``output_path``.
@@ -88,8 +89,8 @@ class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
             days that the lake no longer has, and whose rows stay; ``date``, the newest day in the warehouse; and
             ``views``, their names.
         :raises AssistantInputError: An argument is invalid, or DuckDB is not installed.
-        :raises AssistantWarehouseError: The warehouse cannot be opened or written, or a file cannot be read. The
-            warehouse is unchanged.
+        :raises AssistantWarehouseError: The warehouse cannot be opened or written, or a file cannot be read or is not
+            one of a dataset. No rows have changed.
         """
         check_rendered(self, context)
         from airflow_provider_assistant.lake import warehouse

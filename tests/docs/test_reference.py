@@ -24,7 +24,7 @@ from airflow_provider_assistant.hooks.connection import ConnectionExtra
 from airflow_provider_assistant.knowledge import folder
 from airflow_provider_assistant.lake.rows import values_of, with_digits
 from airflow_provider_assistant.ledger import clock, store
-from airflow_provider_assistant.loading import counts, findings, guards, load
+from airflow_provider_assistant.loading import counts, findings, guards, load, progress
 from airflow_provider_assistant.loading.options import OPTIONS, LoadOptions, OnAmbiguous, OnChange
 from airflow_provider_assistant.operators import documents
 from airflow_provider_assistant.parsing import child
@@ -100,7 +100,7 @@ FIGURES = [
     (LEDGER, f"gives what is in flight {NUMBER[cancellation.GRACE]} seconds"),
     ("docs/reference/configuration.md", f"from {clock.SHORTEST:g} to {clock.LONGEST:g},"),
     ("docs/reference/configuration.md", f"The schema has a version, now {store.VERSION}."),
-    ("docs/operate/rate-limiting.md", f"a line every {NUMBER[load.PROGRESS]} seconds"),
+    ("docs/operate/rate-limiting.md", f"a line every {NUMBER[progress.INTERVAL]} seconds"),
     ("docs/load/load-dataframe.md", f"first {NUMBER[findings.LOGGED]} in the log"),
     ("docs/load/load-dataframe.md", f"rejects the first {load.FIRST_ROWS} rows"),
     (INCREMENTAL, f"list at least {guards.LEAST_CHANGED} of them, or remove at least {guards.LEAST_REMOVED}."),

@@ -38,7 +38,7 @@ LONGEST = 1_000
 OURS = "airflow_provider_assistant"
 # What a load that failed has created, and what is recorded of it.
 PROGRESS = re.compile(r"This try created \d+ of \d+ rows?\. |Nothing was sent\.$")
-LOGGERS = ("", "airflow", OURS, f"{OURS}.loading.load.rejected", f"{OURS}.source_account")
+LOGGERS = ("", "airflow", OURS, f"{OURS}.loading.progress.rejected", f"{OURS}.source_account")
 # The longest pause of a single call after a 429, in seconds, and that of a load.
 CALL_PAUSE, LOAD_PAUSE = 60.0, 300.0
 

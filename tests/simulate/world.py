@@ -47,7 +47,7 @@ from airflow_provider_assistant.exceptions import AssistantError, AssistantInput
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger, location, tries
 from airflow_provider_assistant.ledger.clock import Clock
-from airflow_provider_assistant.loading import findings, load
+from airflow_provider_assistant.loading import findings, progress
 from airflow_provider_assistant.sandbox import Service, Settings
 from airflow_provider_assistant.sandbox.messages import Key
 from airflow_provider_assistant.sandbox.store import Chat, Document, Session
@@ -541,7 +541,7 @@ class World:
             mock.patch.object(io, "open", self._open),
             # So low that a few rows suffice for several writes of findings.
             mock.patch.object(findings, "FLUSH", 3),
-            mock.patch.object(load, "PROGRESS", 3600.0),
+            mock.patch.object(progress, "INTERVAL", 3600.0),
         ]
         with contextlib.ExitStack() as stack:
             for patch in patches:

@@ -20,7 +20,7 @@ from tests.live.process import wait_for
 OURS = "airflow_provider_assistant"
 # A parser of all commands takes 20 ms.
 known_parser = functools.cache(parser)
-LOGGERS = ("", "airflow", OURS, f"{OURS}.loading.load.rejected", f"{OURS}.source_account")
+LOGGERS = ("", "airflow", OURS, f"{OURS}.loading.progress.rejected", f"{OURS}.source_account")
 
 
 class Ran(NamedTuple):

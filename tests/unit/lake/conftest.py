@@ -32,7 +32,7 @@ class DuckDB:
 
     def __init__(self, folder):
         self.root = folder / "lake"
-        self.file = folder / "new" / "warehouse.duckdb"
+        self.file = folder / "warehouse.duckdb"
 
     def load(self, names=None):
         return of_duckdb.load(

@@ -134,7 +134,7 @@ def test_a_file_that_cannot_be_read_is_named(damage, tmp_path):
     if damage == "gone":
         path.unlink()
     elif damage == "type":
-        pq.write_table(pa.table({"captured_at": ["not a time"]}), path)
+        pq.write_table(pa.table({"service": ["h"], "captured_at": ["not a time"]}), path)
     else:
         path.write_bytes({"text": b"no Parquet", "cut": content[:-9], "empty": b""}[damage])
     with pytest.raises(AssistantWarehouseError, match=rf"{path.name} cannot be read: .*Nothing was changed"):

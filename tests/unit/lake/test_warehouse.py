@@ -80,6 +80,18 @@ def test_a_file_that_lacks_a_column_has_nulls_there_and_one_with_more_is_read(ba
     assert [(row["metric"], row["period"]) for row in base.rows("statistics")] == [("a", None)] * 2
 
 
+@pytest.mark.promise("lake and warehouse", "A file of another program in a dataset's folder is named, and never read.")
+def test_a_foreign_file_is_named(base):
+    folder = Path(write_statistics(base.root, FIRST, {"a": 1}).path).parent
+    (folder / "_temporary.parquet").write_text("no Parquet")
+    base.load()
+    pq.write_table(pa.table({"metric": ["theirs"], "value": [1.0]}), folder / "foreign.parquet")
+    with pytest.raises(AssistantWarehouseError, match=r"foreign\.parquet is not a file of a dataset: .*Move it out"):
+        base.load()
+    assert [row["metric"] for row in base.rows("statistics")] == ["a"]
+    assert (folder / "foreign.parquet").exists()
+
+
 def test_a_dataset_of_another_route_is_loaded_if_it_is_named(base):
     row = {**origin(), "metric": "chats", "text": "1", "type": "number", "value": 1.0}
     write_rows(base.root, "usage", FIRST, [row])
@@ -324,10 +336,17 @@ def test_files_that_are_not_a_warehouse_are_left_alone(on_duckdb, tmp_path):
         with pytest.raises(AssistantWarehouseError, match=rf"{name}\.db.*Nothing was changed"):
             on_duckdb.load()
         assert on_duckdb.file.read_bytes() == content
-    for path in (tmp_path, Path("/proc/none/warehouse.duckdb")):
-        on_duckdb.file = path
-        with pytest.raises(AssistantWarehouseError, match="Nothing was changed"):
-            on_duckdb.load()
+    on_duckdb.file = tmp_path
+    with pytest.raises(AssistantWarehouseError, match="Nothing was changed"):
+        on_duckdb.load()
+
+
+def test_a_folder_that_does_not_exist_is_not_created(on_duckdb, tmp_path):
+    write_statistics(on_duckdb.root, FIRST, {"a": 1})
+    on_duckdb.file = tmp_path / "mistyped" / "warehouse.duckdb"
+    with pytest.raises(AssistantInputError, match=r"mistyped.*does not exist .*Correct the path, or create the folder"):
+        on_duckdb.load()
+    assert not on_duckdb.file.exists()
 
 
 HOLDS = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
@@ -369,4 +388,4 @@ def test_without_duckdb_the_error_says_what_to_install(on_duckdb, monkeypatch):
     monkeypatch.setitem(sys.modules, "duckdb", None)
     with pytest.raises(AssistantInputError, match=r"pip install 'airflow-provider-assistant\[warehouse\]'"):
         on_duckdb.load()
-    assert not on_duckdb.file.parent.exists()
+    assert not on_duckdb.file.exists()
