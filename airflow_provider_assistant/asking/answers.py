@@ -236,7 +236,8 @@ def counts(table: pa.Table, answers: Mapping[str, Answer], maybe_second: Collect
 
     :param maybe_second: Ids of the questions that may have been asked twice.
     :return: ``rows``; one count per status of ``STATUSES``; ``seconds_p50``, ``_p95``, ``_p99`` of the complete
-        questions, or None; ``low_confidence``, the number of answers with the confidence level ``low``, or None if no
+        questions, or None; ``without_text``, the number of complete questions whose answer has no text;
+        ``low_confidence``, the number of answers with the confidence level ``low``, or None if no
         reply has a confidence; ``submitted``, ``reused``, ``possibly_duplicated``, ``rejected`` and ``ambiguous``.
     """
     import pyarrow.compute as pc
@@ -255,6 +256,7 @@ def counts(table: pa.Table, answers: Mapping[str, Answer], maybe_second: Collect
             f"seconds_p{percent}": None if value is None else round(value, 3)
             for percent, value in zip(_PERCENTS, quantiles, strict=True)
         },
+        "without_text": sum(not (answer or "").strip() for answer in complete["answer"].to_pylist()),
         "low_confidence": _low_confidence(complete),
         "submitted": submitted,
         "reused": table.num_rows - statuses["not_submitted"] - submitted,

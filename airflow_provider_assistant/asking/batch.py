@@ -186,6 +186,9 @@ class Batch:
             log.warning("How the requests ended is not recorded: %s", error)
         self._state.remove()
         result = counts(table, self.answers, self.maybe_second)
+        if result["without_text"]:
+            answers = counted(result["without_text"], "answer has", "answers have")
+            log.warning("%s no text, and count as complete: see the column answer of %s.", answers, job.output)
         sessions = {"sessions_closed": closed, "sessions_not_closed": not_closed}
         return table, {**result, **sessions, "findings": findings}
 

@@ -235,6 +235,15 @@ def test_a_row_the_service_refuses_is_a_bad_row(service, connection, execute, ou
     assert rows_of(output)[2]["error"].startswith("rejected: ")
 
 
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("answer", ["", " \n", None])
+def test_answers_without_text_are_counted(mode, answer, service, connection, execute, caplog):
+    reply = {"request_id": "r", "status": "completed", "answer": answer}
+    service.answer("status:200", path=CHAT if mode == "sync" else POLL, times=2, reply=reply)
+    assert execute(many(5), mode=mode, max_failed=2)["without_text"] == 2
+    assert "2 answers have no text" in caplog.text
+
+
 @pytest.mark.parametrize("spelling", ["message", "tag"])
 def test_half_a_surrogate_pair_harms_nobody_else(spelling, service, connection, execute, output):
     """Rows in memory can contain one; a line of JSON with one is a bad row."""
