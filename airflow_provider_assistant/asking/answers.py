@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 from airflow_provider_assistant.api.confidence import is_low
 from airflow_provider_assistant.exceptions import OWN_PATH, AssistantInputError
-from airflow_provider_assistant.ledger import RunRef
-from airflow_provider_assistant.loading.findings import Finding, FindingsFile, Kind
+from airflow_provider_assistant.ledger import RunRef, Site
+from airflow_provider_assistant.loading.findings import DAG_ID, Finding, FindingsFile, Kind
 from airflow_provider_assistant.quantiles import percentiles
 from airflow_provider_assistant.storage.opening import StoragePath
+from airflow_provider_assistant.storage.write import replace
 from airflow_provider_assistant.texts import storable
 
 if TYPE_CHECKING:
@@ -173,6 +174,16 @@ def published(path: ObjectStoragePath, scope: str) -> dict[str, Answer]:
             row["ended_at"] = row.pop("completed_at").timestamp()
             answers[row["question_id"]] = Answer(**row)
     return answers
+
+
+def write_output(table: pa.Table, path: ObjectStoragePath, scope: str, site: Site, dag_id: str) -> None:
+    """
+    Write the output, with all that :func:`published`, :func:`site_of` and an erasure read of it.
+
+    :param scope: The task instance.
+    """
+    metadata = {SCOPE: scope.encode(), SITE: json.dumps(site.columns()).encode(), DAG_ID: dag_id.encode()}
+    replace(table.replace_schema_metadata(metadata), path)
 
 
 def site_of(path: ObjectStoragePath | Path) -> dict[str, str | None]:

@@ -19,7 +19,7 @@ from airflow.sdk import DAG, ObjectStoragePath
 from airflow.sdk.io import attach
 from fsspec.implementations.memory import MemoryFileSystem
 
-from airflow_provider_assistant.asking import batch as batch_module
+from airflow_provider_assistant.asking import answers as answers_module
 from airflow_provider_assistant.asking.answers import COLUMNS, STATUSES
 from airflow_provider_assistant.asking.batch import Batch
 from airflow_provider_assistant.asking.state import BatchState
@@ -491,7 +491,7 @@ def test_a_changed_question_does_not_get_the_old_answer(mode, service, connectio
         (Batch, "close_sessions", False, "async"),
         (Batch, "close_sessions", False, "sync"),
         (Batch, "close_sessions", True, "async"),
-        (batch_module, "replace", True, "async"),
+        (answers_module, "replace", True, "async"),
         (BatchState, "remove", False, "sync"),
     ],
 )
