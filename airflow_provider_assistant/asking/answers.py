@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 from airflow_provider_assistant.api.confidence import is_low
 from airflow_provider_assistant.exceptions import OWN_PATH, AssistantInputError
-from airflow_provider_assistant.ledger import RunRef
-from airflow_provider_assistant.loading.findings import Finding, FindingsFile, Kind
+from airflow_provider_assistant.ledger import RunRef, Site
+from airflow_provider_assistant.loading.findings import DAG_ID, Finding, FindingsFile, Kind
 from airflow_provider_assistant.quantiles import percentiles
 from airflow_provider_assistant.storage.opening import StoragePath
+from airflow_provider_assistant.storage.write import replace
 from airflow_provider_assistant.texts import storable
 
 if TYPE_CHECKING:
@@ -175,6 +176,16 @@ def published(path: ObjectStoragePath, scope: str) -> dict[str, Answer]:
     return answers
 
 
+def write_output(table: pa.Table, path: ObjectStoragePath, scope: str, site: Site, dag_id: str) -> None:
+    """
+    Write the output, with all that :func:`published`, :func:`site_of` and an erasure read of it.
+
+    :param scope: The task instance.
+    """
+    metadata = {SCOPE: scope.encode(), SITE: json.dumps(site.columns()).encode(), DAG_ID: dag_id.encode()}
+    replace(table.replace_schema_metadata(metadata), path)
+
+
 def site_of(path: ObjectStoragePath | Path) -> dict[str, str | None]:
     """Return ``service``, ``tenant_id`` and ``site_id`` of an output file; empty if it is not one."""
     return dict(json.loads(_metadata(path).get(SITE, b"{}")))
@@ -236,7 +247,8 @@ def counts(table: pa.Table, answers: Mapping[str, Answer], maybe_second: Collect
 
     :param maybe_second: Ids of the questions that may have been asked twice.
     :return: ``rows``; one count per status of ``STATUSES``; ``seconds_p50``, ``_p95``, ``_p99`` of the complete
-        questions, or None; ``low_confidence``, the number of answers with the confidence level ``low``, or None if no
+        questions, or None; ``without_text``, the number of complete questions whose answer has no text;
+        ``low_confidence``, the number of answers with the confidence level ``low``, or None if no
         reply has a confidence; ``submitted``, ``reused``, ``possibly_duplicated``, ``rejected`` and ``ambiguous``.
     """
     import pyarrow.compute as pc
@@ -255,6 +267,7 @@ def counts(table: pa.Table, answers: Mapping[str, Answer], maybe_second: Collect
             f"seconds_p{percent}": None if value is None else round(value, 3)
             for percent, value in zip(_PERCENTS, quantiles, strict=True)
         },
+        "without_text": sum(not (answer or "").strip() for answer in complete["answer"].to_pylist()),
         "low_confidence": _low_confidence(complete),
         "submitted": submitted,
         "reused": table.num_rows - statuses["not_submitted"] - submitted,

@@ -9,49 +9,41 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.api.payloads import SessionClose, checked
 from airflow_provider_assistant.api.replies import ApiReply, ChatAnswer
 from airflow_provider_assistant.asking.answers import (
     NOT_SUBMITTED,
-    SCOPE,
-    SITE,
     counts,
     output_table,
     published,
     write_findings,
+    write_output,
 )
-from airflow_provider_assistant.asking.earlier import Attempts, Earlier, read_earlier
+from airflow_provider_assistant.asking.earlier import Attempts, Earlier, read_earlier, record_ends
 from airflow_provider_assistant.asking.poller import LAST_POLL, Poller
-from airflow_provider_assistant.asking.questions import SESSION, Question, Questions
+from airflow_provider_assistant.asking.questions import Question, Questions
+from airflow_provider_assistant.asking.sessions import close_sessions, ended_sessions
 from airflow_provider_assistant.asking.state import Answer, Writer, merged, state_of
 from airflow_provider_assistant.asking.wait import Wait
 from airflow_provider_assistant.client.cancellation import GRACE, CancellableRunner
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
-from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_each
 from airflow_provider_assistant.exceptions import (
     AssistantAuthenticationError,
     AssistantError,
     AssistantIncompleteError,
     AssistantLedgerError,
-    AssistantNotFoundError,
-    AssistantPermissionError,
 )
 from airflow_provider_assistant.ledger import Claim, Ledger, Outcome, RunRef, Scope, Site, chats, key_of
 from airflow_provider_assistant.loading.decide import ELSEWHERE
-from airflow_provider_assistant.loading.findings import DAG_ID
 from airflow_provider_assistant.loading.options import MAX_BACKOFF, OnAmbiguous
 from airflow_provider_assistant.sending.decide import Item
-from airflow_provider_assistant.sending.sender import BREAKER, Sender
-from airflow_provider_assistant.storage.write import replace
+from airflow_provider_assistant.sending.sender import Sender
 from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
@@ -173,12 +165,7 @@ class Batch:
         closed, not_closed = self.close_sessions()
         table = output_table(self._questions, self.answers, self.silence)
         findings = write_findings(job.output, self._questions, self.answers, self.maybe_second, job.run.dag_id)
-        metadata: Mapping[bytes, bytes] = {
-            SCOPE: job.scope.encode(),
-            SITE: json.dumps(job.site.columns()).encode(),
-            DAG_ID: job.run.dag_id.encode(),
-        }
-        replace(table.replace_schema_metadata(metadata), job.output)
+        write_output(table, job.output, job.scope, job.site, job.run.dag_id)
         try:
             self._record_ends(self.answers.values())
         except AssistantLedgerError as error:
@@ -186,17 +173,19 @@ class Batch:
             log.warning("How the requests ended is not recorded: %s", error)
         self._state.remove()
         result = counts(table, self.answers, self.maybe_second)
+        if result["without_text"]:
+            answers = counted(result["without_text"], "answer has", "answers have")
+            log.warning("%s no text, and count as complete: see the column answer of %s.", answers, job.output)
         sessions = {"sessions_closed": closed, "sessions_not_closed": not_closed}
         return table, {**result, **sessions, "findings": findings}
 
     def close_sessions(self) -> tuple[int, int]:
-        """
-        Close the sessions of this batch that no retry needs (``POST …/chat/session/close``).
-
-        :return: How many sessions were closed, and how many could not be.
-        """
-        sessions = self._ended_sessions()
-        return self._runner.run(self._close(sessions)) if sessions else (0, 0)
+        """Close the sessions that no retry needs; return how many were closed, and how many could not be."""
+        sessions = ended_sessions(self._conversations, self.answers)
+        if not sessions:
+            return 0, 0
+        closed = self._runner.run(close_sessions(self._job.settings, self._job.site.site_id, sessions))
+        return closed, len(sessions) - closed
 
     @property
     def folder(self) -> str:
@@ -221,19 +210,9 @@ class Batch:
         return found | {question_id for question_id, answer in self.answers.items() if answer.is_maybe_second}
 
     def _record_ends(self, answers: Iterable[Answer]) -> None:
-        """Record in the ledger how requests ended: a later try asks those again that have no answer."""
-        if self._job.mode == "sync":
-            # The answer came with its request, which never was open.
-            return
-        found: dict[str, chats.RequestEnd] = {}
-        for answer in answers:
-            if answer.request_id:
-                state = "timed_out" if answer.status == "open" else answer.status
-                ended_at = None if answer.ended_at is None else datetime.fromtimestamp(answer.ended_at, UTC)
-                found[answer.request_id] = chats.RequestEnd(state, ended_at, answer.session_id)
-        chats.record_ends(self._ledger.engine, self._job.site, found)
-
-    # -- what is left --------------------------------------------------------------------------------
+        # The answer of a sync chat came with its request, which never was open.
+        if self._job.mode == "async":
+            record_ends(self._ledger, self._job.site, answers)
 
     def _begin(self, published: Mapping[str, Answer]) -> None:
         """Begin a try: keep the answers of earlier tries, and correct what a killed one left in the ledger."""
@@ -284,8 +263,6 @@ class Batch:
         claim = Claim(question.key, question.label, number, question.question_id, details=details)
         return Item(claim, call, row=question)
 
-    # -- rounds --------------------------------------------------------------------------------------
-
     async def _run(self, *, waits: bool) -> bool:
         retries = self._job.on_ambiguous == "retry"
         client = AssistantClient(self._job.settings.retrying(max_backoff=MAX_BACKOFF, retry_ambiguous=retries))
@@ -324,8 +301,7 @@ class Batch:
         now = client.now()
         wait = Wait(interval=self._job.poll_interval, deadline=now + seconds, now=now)
         limit = self._job.settings.max_concurrency
-        poller = Poller(client, self._job.site.site_id, wait, on_end=self._ended, max_concurrency=limit)
-        self._poller = poller
+        poller = self._poller = Poller(client, self._job.site.site_id, wait, on_end=self._ended, max_concurrency=limit)
         try:
             async with poller:
                 for request in waiting:
@@ -346,7 +322,12 @@ class Batch:
 
     async def _send(self, client: AssistantClient, poller: Poller, items: Sequence[Item]) -> None:
         """Send questions until all are sent, or nothing was accepted for as long as the batch waits for answers."""
-        sender = self._sender = Sender(self._scope_ledger, client, on_outcome=self._count, on_lost=self._lost)
+        sender = self._sender = Sender(
+            self._scope_ledger,
+            client,
+            on_outcome=self._count,
+            on_lost=lambda item: self._not_submitted(item, f"skipped: {ELSEWHERE}"),
+        )
         giving_up: asyncio.Task[None] | None = None
         limit = asyncio.timeout(None)
         try:
@@ -390,8 +371,6 @@ class Batch:
         if self._sender:
             self._sender.breaker.open(error)
 
-    # -- what happened to a question -------------------------------------------------------------------
-
     def _count(self, item: Item, outcome: Outcome, reply: ApiReply | None) -> None:
         if reply is None:
             # A reason begins with its kind, such as "rejected: …".
@@ -417,19 +396,7 @@ class Batch:
             self._writer.add(request)
             poller.add(request)
             return
-        self._ended(
-            request.ended(
-                "complete",
-                now,
-                answer=answer.text,
-                raw=answer.raw_json,
-                confidence_level=answer.confidence_level,
-                confidence_score=answer.confidence_score,
-            )
-        )
-
-    def _lost(self, item: Item) -> None:
-        self._not_submitted(item, f"skipped: {ELSEWHERE}")
+        self._ended(request.ended("complete", now, reply=answer))
 
     def _not_submitted(self, item: Item, reason: str) -> None:
         now = round(self._now(), 6)
@@ -442,46 +409,3 @@ class Batch:
         self._done += 1
         if self._on_progress:
             self._on_progress(self._done, self.size)
-
-    # -- sessions ------------------------------------------------------------------------------------
-
-    def _ended_sessions(self) -> list[str]:
-        """
-        Return the sessions that no retry needs; those that the source names stay open.
-
-        A retry goes on with a conversation in its session, and asks a single question again in a new one.
-        """
-        sessions = []
-        for conversation in self._conversations:
-            answers = [self.answers.get(question.question_id) for question in conversation]
-            last = answers[-1]
-            is_named = any(SESSION in question.fields for question in conversation)
-            is_complete = all(answer and answer.status == "complete" for answer in answers)
-            is_single = len(conversation) == 1 and last is not None and last.status == "failed"
-            if last and last.session_id and (is_complete or is_single) and not is_named:
-                sessions.append(last.session_id)
-        return sorted(sessions)
-
-    async def _close(self, sessions: Sequence[str]) -> tuple[int, int]:
-        errors: list[AssistantError] = []
-        closed = 0
-
-        async def close(session: str) -> None:
-            nonlocal closed
-            payload = checked(SessionClose, {"session_id": session})
-            await client.asend(endpoints.close_session(self._job.site.site_id, payload))
-            closed += 1
-
-        async with AssistantClient(self._job.settings) as client:
-            await for_each(
-                sessions,
-                close,
-                max_concurrency=self._job.settings.max_concurrency,
-                # All sessions are of one site, so a 403 or a 404 concerns all of them.
-                breaker=CircuitBreaker(BREAKER, AssistantPermissionError, AssistantNotFoundError),
-                on_error=lambda _, error: errors.append(error),
-            )
-        not_closed = len(sessions) - closed
-        if errors:
-            log.warning("Not closed: %d of %s: %s", not_closed, counted(len(sessions), "session"), errors[0])
-        return closed, not_closed

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from airflow_provider_assistant.asking.questions import Question
 from airflow_provider_assistant.asking.state import Answer
-from airflow_provider_assistant.ledger import Known, Ledger, ScopeLedger, chats
+from airflow_provider_assistant.ledger import Known, Ledger, ScopeLedger, Site, chats
 from airflow_provider_assistant.ledger.schema import UNRESOLVED
 from airflow_provider_assistant.loading.decide import ELSEWHERE
 from airflow_provider_assistant.loading.options import OnAmbiguous
@@ -148,6 +149,17 @@ def _summary(attempts: Sequence[tuple[Known, chats.Sent]]) -> Attempts:
         may_exist=any(number > newest for number in unresolved),
         is_maybe_second=any(sent.ambiguous for _, sent in created) or any(number < newest for number in unresolved),
     )
+
+
+def record_ends(ledger: Ledger, site: Site, answers: Iterable[Answer]) -> None:
+    """Record in the ledger how async requests ended: a later try asks those again that have no answer."""
+    ends: dict[str, chats.RequestEnd] = {}
+    for answer in answers:
+        if answer.request_id:
+            state = "timed_out" if answer.status == "open" else answer.status
+            ended_at = None if answer.ended_at is None else datetime.fromtimestamp(answer.ended_at, UTC)
+            ends[answer.request_id] = chats.RequestEnd(state, ended_at, answer.session_id)
+    chats.record_ends(ledger.engine, site, ends)
 
 
 def _not_asked(question: Question, reason: str) -> Answer:

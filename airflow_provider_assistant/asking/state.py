@@ -13,7 +13,7 @@ import json
 import logging
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
@@ -24,6 +24,9 @@ from airflow_provider_assistant.storage.opening import storage_path
 from airflow_provider_assistant.storage.private import make_folder, open_to_write
 from airflow_provider_assistant.storage.write import storing
 from airflow_provider_assistant.texts import counted
+
+if TYPE_CHECKING:
+    from airflow_provider_assistant.api.replies import ChatAnswer, ChatRequest
 
 log = logging.getLogger(__name__)
 
@@ -73,16 +76,26 @@ class Answer(NamedTuple):
         """Time of its end, or of its submission if it is open."""
         return self.ended_at or self.submitted_at or 0.0
 
-    def ended(self, status: Status, now: float, **fields: Any) -> Answer:
+    def ended(
+        self, status: Status, now: float, *, error: str | None = None, reply: ChatAnswer | ChatRequest | None = None
+    ) -> Answer:
         """
         Return the answer of an open question that ends.
 
-        :param fields: Further fields that the end sets.
+        :param reply: The reply with the answer. Default: None, there is none.
         """
         submitted_at = self.submitted_at or now
         # Rounded to microseconds like the output file, so that an answer that is read back from it is equal.
         seconds = round(max(0.0, now - submitted_at), 6)
-        return self._replace(status=status, seconds=seconds, ended_at=round(submitted_at + seconds, 6), **fields)
+        ended = self._replace(status=status, seconds=seconds, ended_at=round(submitted_at + seconds, 6), error=error)
+        if reply is None:
+            return ended
+        return ended._replace(
+            answer=reply.text,
+            raw=reply.raw_json,
+            confidence_level=reply.confidence_level,
+            confidence_score=reply.confidence_score,
+        )
 
 
 class BatchState:

@@ -100,15 +100,7 @@ class Wait:
                 self._pending_words.add(reply.status)
                 log.info("Status %r is taken for still going.", reply.status)
             return None
-        end = request.ended(
-            reply.state,
-            now,
-            answer=reply.text,
-            error=reply.error,
-            raw=reply.raw_json,
-            confidence_level=reply.confidence_level,
-            confidence_score=reply.confidence_score,
-        )
+        end = request.ended(reply.state, now, error=reply.error, reply=reply)
         metrics.async_completion(end.status, end.seconds or 0.0)
         return end
 

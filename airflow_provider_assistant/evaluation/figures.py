@@ -96,15 +96,18 @@ class Figures:
     @cached_property
     def newly_failing(self) -> list[str] | None:
         """The questions that usually passed and do not pass now; None without earlier runs to say so."""
-        runs = [one for one in self._runs_with(PASS_RATE) if one.run.is_compared]
+        runs = self.compared(PASS_RATE)
         if self.criteria.pass_if is None or not runs:
             return None
+        before = self._matrix(runs, PASS_RATE)
+        if np.isnan(before).all():
+            return None
         now = self.by_unit(self.scores, PASS_RATE).values
-        return newly_failing(self.scores.questions.units, now, self._matrix(runs, PASS_RATE))
+        return newly_failing(self.scores.questions.units, now, before)
 
     def losses(self, rule: Rule) -> list[Deciding]:
         """Return the questions and conversations that are worse than in every compared run, worst first."""
-        runs = [one for one in self._runs_with(rule.base) if one.run.is_compared]
+        runs = self.compared(rule.base)
         if not runs:
             return []
         now = self.by_unit(self.scores, rule.base, rule.tag).values
@@ -156,6 +159,10 @@ class Figures:
             is_share=is_share(name),
             removed=latest.removed if tag is None else 0,
         )
+
+    def compared(self, name: str) -> list[Earlier]:
+        """Return the earlier runs that a figure is compared with."""
+        return [one for one in self._runs_with(name) if one.run.is_compared]
 
     def _runs_with(self, name: str) -> list[Earlier]:
         """Return the earlier runs that have a comparable figure."""

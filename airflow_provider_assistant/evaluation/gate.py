@@ -19,6 +19,7 @@ from airflow_provider_assistant.texts import counted
 ENOUGH = 0.9
 # A loss that a comparison of values from 0 to 1 should be able to show.
 NOTABLE_LOSS = 0.1
+_AFTER_A_CHANGE = "After a change of the golden set on purpose, the next run compares with this one"
 
 
 def check_gate(figures: Figures) -> list[RuleVerdict]:
@@ -27,7 +28,7 @@ def check_gate(figures: Figures) -> list[RuleVerdict]:
 
     A rule without data fails, because what was not judged could hide the opposite. Without a rule on ``coverage``, the
     gate also fails if less than 90 % of the questions have an answer. A rule that relies on a judge that does not agree
-    with people is ``not_judged``, and so is a comparison on the first run.
+    with people is ``not_judged``, and so is a comparison on the first run. With runs that share no question, it fails.
     """
     rules = figures.criteria.rules
     verdicts = [_check(rule, figures) for rule in rules]
@@ -61,7 +62,7 @@ def _check_value(rule: Rule, figures: Figures) -> RuleVerdict:
     """Compare a figure with its limit."""
     figure = figures.by_name.get(rule.figure)
     if rule.figure == NEWLY_FAILING and figure is None:
-        return _verdict(rule, "not_judged", None, _without_runs(rule, figures))
+        return _not_compared(rule, figures)
     if figure is None or figure.value is None:
         return _no_data(rule, "no answer has a value")
     enough = _enough(figures)
@@ -76,12 +77,12 @@ def _check_drop(rule: Rule, figures: Figures) -> RuleVerdict:
     """Compare a loss with its limit: it fails only by more than chance explains."""
     change = figures.by_name[rule.figure].change
     if change is None:
-        return _verdict(rule, "not_judged", None, _without_runs(rule, figures))
+        return _not_compared(rule, figures)
     if change.questions < min(_enough(figures), ENOUGH) * change.comparable:
         return _no_data(
             rule,
             f"only {change.questions} of {counted(change.comparable, 'question')} can be compared with the earlier "
-            "runs. After a change of the golden set on purpose, the next run compares with this one",
+            f"runs. {_AFTER_A_CHANGE}",
         )
     drops = sum(one.is_drop for one in figures.criteria.rules)
     return verdict_on_loss(rule, change, higher_is_better=figures.higher_is_better(rule.base), drops=drops)
@@ -167,15 +168,18 @@ def _enough(figures: Figures) -> float:
     return limits[0] if limits else ENOUGH
 
 
-def _without_runs(rule: Rule, figures: Figures) -> str:
-    """Return why there is nothing to compare with."""
-    if not figures.earlier:
-        return "there is no earlier run yet; the next run compares with this one"
+def _not_compared(rule: Rule, figures: Figures) -> RuleVerdict:
+    """Return the verdict on a comparison without anything to compare with."""
+    if figures.compared(rule.base):
+        return _no_data(rule, f"the earlier runs share no question that has a value with this one. {_AFTER_A_CHANGE}")
+    reason = f"the earlier runs have no {rule.base}"
     names = figures.criteria.scorers_of(rule.base)
     changed = {name for one in figures.earlier for name in figures.changed_judges(one, names)}
     if changed:
-        return f"the earlier runs had another model, rubric or prompt for {', '.join(sorted(changed))}"
-    return f"the earlier runs have no {rule.base}, or share no question with this one"
+        reason = f"the earlier runs had another model, rubric or prompt for {', '.join(sorted(changed))}"
+    if not figures.earlier:
+        reason = "there is no earlier run yet; the next run compares with this one"
+    return _verdict(rule, "not_judged", None, reason)
 
 
 def _verdict(rule: Rule, verdict: Verdict, value: float | None, reason: str, *, is_worse: bool = False) -> RuleVerdict:

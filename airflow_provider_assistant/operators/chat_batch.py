@@ -147,9 +147,9 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
             cannot be sent; ``ambiguous``, the questions that may have been asked and have no answer; ``submitted`` (by
             this try), ``reused`` (from an earlier try or an equal row) and ``possibly_duplicated`` (by any try);
             ``seconds_p50``, ``seconds_p95`` and ``seconds_p99`` of the complete questions, None if there are none;
-            ``low_confidence``, the answers with low confidence, None if not known; ``sessions_closed`` and
-            ``sessions_not_closed``; ``site_id``; ``output_path``; and ``findings``, the path of
-            the findings or None if there are none.
+            ``without_text``, the complete questions whose answer is empty; ``low_confidence``, the answers with low
+            confidence, None if not known; ``sessions_closed`` and ``sessions_not_closed``; ``site_id``;
+            ``output_path``; and ``findings``, the path of the findings or None if there are none.
         :raises AssistantInputError: The source cannot be read, and nothing was sent; or more than ``max_failed`` rows
             were rejected, and all others are answered. Airflow does not retry the task.
         :raises AssistantRequestFailedError: More than ``max_failed`` questions have no answer, most of them because

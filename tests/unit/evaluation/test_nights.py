@@ -117,6 +117,15 @@ def test_what_was_not_judged_or_not_compared_is_not_green(night):
     assert "only 2 of 100 questions can be compared" in evaluation.summary.gate.rules[2].reason
     assert (evaluation.summary.earlier.changed, evaluation.summary.earlier.added) == (98, 0)
     assert night(3, edited, gate).summary.gate.verdict == "passed"
+    # Other questions, also in another run that is named, or only of a tag.
+    others = [row(number, mark=1.0, tags=["new"] if number < 150 else []) for number in range(100, 200)]
+    named = {"baseline": str(evaluation.job.folder.path)}
+    for options in ({}, named):
+        evaluation = night(4, others, ["mark drop <= 0.02", "newly_failing <= 0"], pass_if="mark >= 1", **options)
+        assert words(evaluation) == ["failed", "failed"]
+        assert all("share no question" in rule.reason for rule in evaluation.summary.gate.rules)
+    (verdict,) = night(5, [*others, *edited], ["mark[new] drop <= 0.02"], **named).summary.gate.rules
+    assert (verdict.verdict, "share no question" in verdict.reason) == ("failed", True)
     # Most rows were lost, most answers are missing, most latencies are not known.
     assert night(4, edited[:10], gate).summary.gate.verdict == "failed"
     silent = [{**one, "answer": None if number > 10 else "x"} for number, one in enumerate(rows)]

@@ -15,6 +15,7 @@ CLOSE = r"session/close$"
 DEFAULTS = {"key_columns": ["id"], "poll_interval": 0.05, "timeout": 30}
 COUNTED = {
     "submitted", "reused", "rejected", "ambiguous", "possibly_duplicated", "sessions_closed", "sessions_not_closed",
+    "without_text",
 }  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from airflow.sdk import DAG, ObjectStoragePath
 from airflow.sdk.io import attach
 from fsspec.implementations.memory import MemoryFileSystem
 
-from airflow_provider_assistant.asking import batch as batch_module
+from airflow_provider_assistant.asking import answers as answers_module
 from airflow_provider_assistant.asking.answers import COLUMNS, STATUSES
 from airflow_provider_assistant.asking.batch import Batch
 from airflow_provider_assistant.asking.state import BatchState
@@ -233,6 +233,15 @@ def test_a_row_the_service_refuses_is_a_bad_row(service, connection, execute, ou
     assert (result["complete"], result["rejected"]) == (4, 1)
     assert rows_of(output)[2]["status"] == "not_submitted"
     assert rows_of(output)[2]["error"].startswith("rejected: ")
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("answer", ["", " \n", None])
+def test_answers_without_text_are_counted(mode, answer, service, connection, execute, caplog):
+    reply = {"request_id": "r", "status": "completed", "answer": answer}
+    service.answer("status:200", path=CHAT if mode == "sync" else POLL, times=2, reply=reply)
+    assert execute(many(5), mode=mode, max_failed=2)["without_text"] == 2
+    assert "2 answers have no text" in caplog.text
 
 
 @pytest.mark.parametrize("spelling", ["message", "tag"])
@@ -482,7 +491,7 @@ def test_a_changed_question_does_not_get_the_old_answer(mode, service, connectio
         (Batch, "close_sessions", False, "async"),
         (Batch, "close_sessions", False, "sync"),
         (Batch, "close_sessions", True, "async"),
-        (batch_module, "replace", True, "async"),
+        (answers_module, "replace", True, "async"),
         (BatchState, "remove", False, "sync"),
     ],
 )
