@@ -48,7 +48,8 @@ def of_task(task_id: str | None) -> str:
 def anything(value: Any) -> Any:
     """Accept any value except None and blank text, such as a source of rows; the code that uses it checks the rest."""
     if value is None or (isinstance(value, str) and not value.strip()):
-        raise ValueError(f"is empty ({value!r})")
+        hint = "; if it is the result of a task, that task has returned nothing" if value is None else ""
+        raise ValueError(f"is empty ({value!r}){hint}")
     return value
 
 
@@ -62,6 +63,11 @@ def text(value: Any) -> str:
         return str(value)
     if isinstance(value, float):
         raise ValueError(f"must be text, but is the number {value!r}, which can be written in several ways: quote it")  # noqa: TRY004
+    if isinstance(value, Mapping):
+        keys = ", ".join(map(repr, [*value][:3]))
+        raise ValueError(f"must be text, not a mapping; take one of its values ({keys}, …)")  # noqa: TRY004
+    if _is_list(value):
+        raise ValueError("must be text, not a list; map the task over a list with expand()")
     if value is not None and not isinstance(value, str):
         raise ValueError(f"must be text, not a value of type {type(value).__name__}")
     return str(anything(value))

@@ -19,7 +19,7 @@ from airflow_provider_assistant.loading.findings import FindingsFile, findings_f
 from airflow_provider_assistant.loading.load import Load, LoadJob
 from airflow_provider_assistant.loading.options import OPTIONS, LoadOptions
 from airflow_provider_assistant.loading.run import drafts_warning, end_of_load, load_progress, opened_load
-from airflow_provider_assistant.storage.opening import writable_file
+from airflow_provider_assistant.storage.opening import writable_parquet_file
 
 # Seconds between two updates of the progress bar.
 TICK = 0.1
@@ -78,7 +78,7 @@ def _findings(args: argparse.Namespace, run: RunRef) -> FindingsFile:
     if args.dry_run:
         return FindingsFile(None)
     if args.findings is not None:
-        return FindingsFile(writable_file(args.findings, "--findings"), always=False)
+        return FindingsFile(writable_parquet_file(args.findings, "--findings"), always=False)
     # Colons are not allowed in the names of files on every system.
     return FindingsFile(findings_folder() / "command_line" / f"{run.run_id.replace(':', '')}.parquet", always=False)
 

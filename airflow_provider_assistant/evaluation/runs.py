@@ -217,6 +217,7 @@ def _run_at(path: str, place: RunFolder) -> EarlierRun:
     if summary is None:
         raise AssistantInputError(
             f"baseline {str(run.path)!r} has no {SUMMARY}: it is not an evaluation, or an incomplete one",
+            todo="Set baseline to 'previous', or to the folder of an evaluation.",
             field="baseline",
         )
     return EarlierRun(run, summary)

@@ -188,6 +188,11 @@ def base_url(connection: Connection) -> str:
     if parts.scheme == "http" and not LOOPBACK.fullmatch(parts.hostname):
         log.warning("%s uses http: the API key travels unencrypted to %s", name, netloc)
     root = "".join(f"/{quote(part)}" for part in (parts.path.strip("/"), path) if part)
+    more = re.search(r"/api/v\d+(/.+)", root)
+    if more:
+        raise AssistantInputError(
+            f"{name}: the base URL must end before {more[1]!r}, which belongs to single routes", field="host"
+        )
     if not re.search(r"/api/v\d+$", root):
         root += API_ROOT
     return f"{parts.scheme}://{netloc}{root}"

@@ -113,6 +113,8 @@ def file_documents(
     :raises AssistantStorageError: The object storage cannot be reached.
     """
     check_selectors(select=select, remove=remove)
+    if base_url and "://" not in base_url:
+        raise AssistantInputError(f"base_url must begin with https:// or http://, not {base_url!r}", field="base_url")
 
     def items() -> Iterator[Item]:
         is_one = not isinstance(source, list | tuple)

@@ -24,7 +24,7 @@ from airflow_provider_assistant.knowledge.sitemaps import iso_date, listed_pages
 from airflow_provider_assistant.parsing.child import LIBRARIES, ChildParser, UnreadableFileError, check_installed
 from airflow_provider_assistant.parsing.html import DEFAULT_REMOVE, check_selectors
 from airflow_provider_assistant.parsing.pages import Note, Page
-from airflow_provider_assistant.texts import counted
+from airflow_provider_assistant.texts import counted, shortened
 
 HTML = frozenset({"text/html", "application/xhtml+xml"})
 # Bytes of a page, and processor seconds to parse it. One of 100 kB takes a tenth of a second.
@@ -122,9 +122,11 @@ def website_documents(
 def _checked_address(address: str) -> httpx.URL:
     url = web_address(address)
     if url is None:
+        # A password would be before this sign.
+        shown = "" if "@" in address else f" {shortened(address, 100)!r}"
         raise AssistantInputError(
-            "an address of a website must begin with http:// or https://, must not contain a user name or a password, "
-            "and must not be longer than 2,048 characters",
+            f"an address of a website{shown} must begin with http:// or https://, must not contain a user name or a "
+            "password, and must not be longer than 2,048 characters",
             field="source",
         )
     return url

@@ -23,10 +23,12 @@ def mapping_of(
     constants = constants or {}
     fields = payload.model_fields
     if unknown := sorted({*columns, *constants} - set(fields)):
+        todo = f"A {payload.__name__} has {', '.join(fields)}."
+        swapped = {columns[name]: name for name in unknown if columns.get(name) in fields}
+        if swapped:
+            todo = f"columns maps fields to columns: set columns={swapped!r}."
         raise AssistantInputError(
-            f"columns or constants contain unknown fields: {', '.join(unknown)}",
-            todo=f"A {payload.__name__} has {', '.join(fields)}.",
-            field="columns",
+            f"columns or constants contain unknown fields: {', '.join(unknown)}", todo=todo, field="columns"
         )
     if both := sorted(set(columns) & set(constants)):
         raise AssistantInputError(

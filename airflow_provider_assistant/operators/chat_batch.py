@@ -25,7 +25,7 @@ from airflow_provider_assistant.operators.links import AssistantDataLink
 from airflow_provider_assistant.operators.runs import check_own_path, warn_of_findings
 from airflow_provider_assistant.operators.source import AssistantSourceOperator
 from airflow_provider_assistant.operators.tries import note_result, recorded_as
-from airflow_provider_assistant.storage.opening import object_storage_path, writable_file
+from airflow_provider_assistant.storage.opening import object_storage_path, writable_parquet_file
 from airflow_provider_assistant.texts import counted
 from airflow_provider_assistant.triggers import events
 from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger
@@ -234,7 +234,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
 
         run = RunRef.of(context)
         check_own_path(self, context, "output_path")
-        check_owner(writable_file(self.output_path, "output_path"), run)
+        check_owner(writable_parquet_file(self.output_path, "output_path"), run)
         job = AskJob(
             settings=self.hook.client_settings(self.max_concurrency),
             site=self.hook.site(),

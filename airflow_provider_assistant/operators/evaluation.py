@@ -265,7 +265,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
 
         names = None
         if not is_template(self.scorers):
-            names = [str(name) for name in self.scorers]
+            names = parameters.checked("scorers", self.scorers, parameters.text_list)
             for name in names:
                 check_name(name)
             if not is_template(self.judge):

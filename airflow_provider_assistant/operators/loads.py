@@ -43,7 +43,7 @@ from airflow_provider_assistant.operators.base import AssistantOperator
 from airflow_provider_assistant.operators.datasets import publish_run
 from airflow_provider_assistant.operators.links import AssistantFindingsLink
 from airflow_provider_assistant.operators.runs import check_own_path, findings_file, warn_of_findings
-from airflow_provider_assistant.storage.opening import writable_file
+from airflow_provider_assistant.storage.opening import writable_parquet_file
 from airflow_provider_assistant.triggers.deferral import is_deferrable
 
 if TYPE_CHECKING:
@@ -275,7 +275,7 @@ class AssistantLoadOperator(AssistantOperator):
         if self.findings_path is None:
             # Written only if there are findings.
             return FindingsFile(findings_file(run), always=False, dag_id=run.dag_id)
-        return FindingsFile(writable_file(self.findings_path, "findings_path"), dag_id=run.dag_id)
+        return FindingsFile(writable_parquet_file(self.findings_path, "findings_path"), dag_id=run.dag_id)
 
     def _publish_findings(self, context: Context, findings: FindingsFile) -> None:
         """Write the findings to their dataset."""

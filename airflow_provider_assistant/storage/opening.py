@@ -70,7 +70,12 @@ def _usable(path: Any) -> Iterator[None]:
     try:
         yield
     except (ValueError, ImportError) as error:
-        raise AssistantInputError(f"{str(path)!r} cannot be used as a file: {error}", field="file") from error
+        is_web = str(path).startswith(("http://", "https://"))
+        raise AssistantInputError(
+            f"{str(path)!r} cannot be used as a file: {error}",
+            todo="Download it in a task before, or let a callable read it, if it is a source." if is_web else "",
+            field="file",
+        ) from error
 
 
 def object_storage_path(path: str) -> ObjectStoragePath:
@@ -108,6 +113,19 @@ def writable_file(path: Any, name: str) -> StoragePath:
             f"{name} {str(path)!r} is a folder; it must be the path of a file", safe=NOTHING_SENT, field=name
         )
     check_folder(str(file.parent), name)
+    return file
+
+
+def writable_parquet_file(path: Any, name: str) -> StoragePath:
+    """Return the path of a Parquet file to write, as :func:`writable_file`, whose suffix names no other format."""
+    file = writable_file(path, name)
+    if file.suffix.lower() in {".csv", ".json", ".jsonl", ".tsv", ".txt", ".xlsx"}:
+        raise AssistantInputError(
+            f"{name} {str(path)!r} must not end in {file.suffix}: the file is a Parquet file",
+            safe=NOTHING_SENT,
+            todo="Let it end in .parquet.",
+            field=name,
+        )
     return file
 
 

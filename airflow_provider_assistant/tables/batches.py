@@ -20,7 +20,7 @@ _FIELD_ADVICE = (
     "If a field's column has another name, pass columns={field: column} (--column FIELD=COLUMN); "
     "if a field has the same value in all rows, pass constants={field: value} (--constant FIELD=VALUE)."
 )
-_KEY_ADVICE = "If a column of the key has another name now, set key_columns (--key) to it."
+_KEY_ADVICE = "If a column has another name now, set key_columns (--key) or group_columns (--group) to it."
 
 
 @dataclass(frozen=True, slots=True)

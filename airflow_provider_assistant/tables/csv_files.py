@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from typing import Annotated, Any, BinaryIO, NamedTuple, NoReturn, Self, TextIO
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.source_account import SourceAccount
@@ -95,11 +96,7 @@ class CsvOptions(BaseModel):
             options = cls.model_validate(given or {})
             options.reader(iter(()), options.delimiter or ",")
         except ValidationError as error:
-            problems = []
-            for one in error.errors():
-                name = f"{one['loc'][0]}: " if one["loc"] else ""
-                problems.append(name + one["msg"].removeprefix("Value error, "))
-            problem = "; ".join(dict.fromkeys(problems))
+            problem = "; ".join(dict.fromkeys(map(_problem_of, error.errors())))
         except (TypeError, ValueError) as error:
             problem = str(error)
         else:
@@ -215,6 +212,12 @@ def _doubt(line: int, cause: str) -> NoReturn:
     raise ValueError(f"line {line}: {cause}; {QUOTE_ADVICE}")
 
 
+def _problem_of(error: ErrorDetails) -> str:
+    option = error["loc"][0] if error["loc"] else ""
+    is_unknown = error["type"] == "extra_forbidden"
+    return f"there is no option {option!r}" if is_unknown else f"{option}: {error['msg']}"
+
+
 def _header(first: _Record, options: CsvOptions, path: StoragePath, encoding: str, delimiter: str) -> list[str]:
     """
     Return the names of the columns, from the first row or from the options.
@@ -224,6 +227,10 @@ def _header(first: _Record, options: CsvOptions, path: StoragePath, encoding: st
     """
     # Spreadsheets export empty columns.
     header = first.cells[: _length_without_blanks(first.cells)]
+    if header[0].lstrip().lower().startswith(("<!doctype html", "<html")):
+        raise AssistantInputError(
+            f"{str(path)!r} is a web page, such as one that asks to sign in, and not a table", field="source"
+        )
     if options.header is True:
         text = "".join(header)
         if "\0" in text or not is_encodable(text):

@@ -527,7 +527,7 @@ def test_odd_headers_and_addresses_forge_no_line(site, caplog):
 @pytest.mark.parametrize(
     ("source", "options", "message"),
     [
-        ("example.com", {}, "must begin with http"),
+        ("example.com", {}, "'example.com' must begin with http"),
         ("https://user:hunter2@example.com/", {}, "user name or a password"),
         ("https://example.com/", {"hosts": ["a b"]}, "must begin with http"),
         ("https://example.com/", {"requests_per_second": 0}, "must be positive"),

@@ -102,7 +102,7 @@ class _Foreign(LocalServer):
 @pytest.mark.parametrize(
     ("columns", "arguments", "fragments"),
     [
-        ("faq_id,title,question,answer", ["--key", "id"], ["no column id", "set key_columns (--key) to it"]),
+        ("faq_id,title,question,answer", ["--key", "id"], ["no column id", "set key_columns (--key)"]),
         ("heading,question,answer", ["--key", "title"], ["no column title", "columns={field: column} (--column"]),
         ("id,title,frage,answer", ["--key", "id"], ["no column question", "columns={field: column} (--column"]),
         ("id;title;question;answer", ["--key", "id"], ["csv_options={'delimiter': ';'}"]),

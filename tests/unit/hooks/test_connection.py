@@ -101,6 +101,7 @@ def test_a_uri_carries_the_extra(monkeypatch):
         ({"host": "https://user@h.example"}, "host", "password"),
         ({"host": "https://h.example/api/v1?site_id=docs"}, "host", "query"),
         ({"host": "https://h.example/#docs"}, "host", "fragment"),
+        ({"host": "https://h.example/api/v1/m2m/sites/a"}, "host", "must end before '/m2m/sites/a'"),
         ({"password": None}, "password", "API key"),
         ({"password": " "}, "password", "API key"),
         ({"password": "schlüssel"}, "password", "header"),

@@ -234,6 +234,11 @@ def test_a_file_has_the_same_row_alone_and_in_its_folder(write, monkeypatch):
             assert list(file_documents(source, base_url=f"{BASE}/")) == [row]
 
 
+def test_an_address_without_a_protocol_is_refused(write):
+    with pytest.raises(AssistantInputError, match=r"base_url must begin with .*not 'example\.com'"):
+        file_documents(write("a.md"), base_url="example.com")
+
+
 def test_files_with_one_key_are_refused(write):
     write("a/index.md")
     folder = write("b/index.md")

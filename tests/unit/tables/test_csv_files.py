@@ -205,7 +205,7 @@ def test_no_quotes_and_null_texts(tmp_path):
 @pytest.mark.parametrize(
     ("options", "part"),
     [
-        ({"quote": "'"}, "quote: .*The options are delimiter, quotechar, escapechar"),
+        ({"quote": "'"}, "there is no option 'quote'.*The options are delimiter, quotechar, escapechar"),
         ({"delimiter": "||"}, "delimiter: "),
         ({"delimiter": "\n"}, "delimiter"),
         ({"delimiter": '"'}, "delimiter, quotechar"),
