@@ -25,8 +25,9 @@ async def attempts_elsewhere(
     while keys:
         known = ledger.known(keys)
         are_sent = any(attempt.is_alive for attempts in known.values() for attempt in attempts)
-        if not are_sent or is_stopped() or loop.time() + pause > end:
+        remaining = end - loop.time()
+        if not are_sent or is_stopped() or remaining <= 0:
             return known
-        await asyncio.sleep(pause)
+        await asyncio.sleep(min(pause, remaining))
         pause *= 2
     return {}
