@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from airflow_provider_assistant.asking.batch import Batch
+from airflow_provider_assistant.asking import batch
 from tests.documented import FAILED, LOST, DocumentedAssistant, answer_to
 from tests.unit.operators.batches import Killed, rows_of
 
@@ -82,14 +82,14 @@ def test_a_task_that_was_killed_while_it_closed_sessions(count, assistant, ask, 
     without_answer = some_of(rng, messages)
     assistant.outcomes = dict.fromkeys(without_answer, FAILED)
 
-    close = Batch._close
+    close = batch.close_sessions
 
-    async def closed(batch, sessions):
-        await close(batch, sessions[:count])
+    async def closed(settings, site_id, sessions):
+        await close(settings, site_id, sessions[:count])
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(Batch, "_close", closed)
+        patched.setattr(batch, "close_sessions", closed)
         with pytest.raises(Killed):
             ask(source)
     assistant.outcomes = {}
