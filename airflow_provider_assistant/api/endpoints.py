@@ -135,9 +135,18 @@ def close_session(site_id: str, session: SessionClose) -> Call[ApiReply]:
     A 404, 409 or 410 is a success only if an earlier attempt of this call may have closed the session, and its reply
     was lost. Otherwise the service does not know the site or the session.
     """
-    path, about = "chat/session/close", f"session {session.session_id!r} of "
-    fields: dict[str, Any] = {"idempotent": True, "existing": ApiReply, "existing_statuses": _CLOSED_STATUSES}
-    return _on_site("session.close", "POST", site_id, path, ApiReply, about, json=session.body(), **fields)
+    return _on_site(
+        "session.close",
+        "POST",
+        site_id,
+        "chat/session/close",
+        ApiReply,
+        f"session {session.session_id!r} of ",
+        json=session.body(),
+        idempotent=True,
+        existing=ApiReply,
+        existing_statuses=_CLOSED_STATUSES,
+    )
 
 
 def get_statistics(site_id: str) -> Call[ApiReply]:

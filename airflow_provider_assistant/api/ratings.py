@@ -23,9 +23,12 @@ class RatingReply(ApiReply):
         """
         is_rating = find(self.raw, "feedback") and find_request_id(self.raw)
         is_accepted = is_acknowledgement(find(self.raw, "status") or "")
-        fields = [field for json_object in layers(self.raw) for field in json_object.items()]
-        times = [value for name, value in fields if name.endswith("_at") or name in {"timestamp", "time", "date"}]
-        return bool(is_rating) and is_accepted and not any(times)
+        has_time = any(
+            value and (name.endswith("_at") or name in {"timestamp", "time", "date"})
+            for json_object in layers(self.raw)
+            for name, value in json_object.items()
+        )
+        return bool(is_rating) and is_accepted and not has_time
 
     @property
     def has_result(self) -> bool:

@@ -219,7 +219,9 @@ class Batch:
         saved = merged([*published.values(), *self._state.read().values()])
         # An earlier try may have been killed before it recorded them.
         self._record_ends(answer for answer in saved.values() if answer.status != "open")
-        earlier = self._read_earlier({name: one for name, one in saved.items() if one.status in {"open", "complete"}})
+        # Questions that failed, were lost or were not submitted are asked again.
+        kept = {name: answer for name, answer in saved.items() if answer.status in {"open", "complete"}}
+        earlier = self._read_earlier(kept)
         chats.correct(self._ledger, self._scope_ledger.scope, earlier.corrections)
         self.answers = {question_id: answer._replace(is_reused=True) for question_id, answer in self.answers.items()}
         self._state.begin(list(self.answers.values()))

@@ -245,12 +245,14 @@ def _turns(
     for position, name in enumerate(texts):
         if position in unread:
             continue
-        row, number = position // repeat + 1, _number(numbers[position])
+        # Each row of the source is here ``repeat`` times.
+        row, repetition = position // repeat + 1, position % repeat
+        number = _number(numbers[position])
         if not name:
             raise _bad_turn(f"question {row} has no conversation")
         if number is None:
             raise _bad_turn(f"the turn of question {row}, of conversation {name!r}, is not a number")
-        position_of = positions_of.setdefault((name, position % repeat), {})
+        position_of = positions_of.setdefault((name, repetition), {})
         if number in position_of:
             raise _bad_turn(f"conversation {name!r} has two questions with the same turn")
         position_of[number] = position

@@ -68,12 +68,17 @@ class CircuitBreaker:
         cause = cause_of(error)
         if self.is_fatal(error):
             self.open(error)
-        elif errors.is_refused(cause) or isinstance(cause, AssistantInputError):
-            self._has_answered |= errors.is_refused(cause)
-        elif not (self._waits and cause.retryable and not isinstance(cause, AssistantGatewayError)):
-            self.failures += 1
-            if self.failures >= (self._limit if self._has_answered else min(self._limit, FIRST_FAILURES)):
-                self.open(error)
+            return
+        if errors.is_refused(cause):
+            self._has_answered = True
+            return
+        is_waited_for = self._waits and cause.retryable and not isinstance(cause, AssistantGatewayError)
+        if is_waited_for or isinstance(cause, AssistantInputError):
+            return
+        self.failures += 1
+        limit = self._limit if self._has_answered else min(self._limit, FIRST_FAILURES)
+        if self.failures >= limit:
+            self.open(error)
 
     def open(self, error: AssistantError) -> None:
         """Open the breaker; the first error is kept."""
