@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_assistant.texts import escaped, for_spreadsheet, shortened, storable
+from airflow_provider_assistant.texts import escaped, shortened, storable
 
 ANY = st.text(st.characters(categories=None, codec=None))
 
@@ -53,21 +53,3 @@ def test_every_text_can_be_stored_and_stays_the_same_afterwards(text):
 )
 def test_a_shortened_text_fits_in_a_line(text, short):
     assert shortened(text, 10) == short
-
-
-SIGNS = "=+-@\uff1d\uff0b\uff0d\uff20\ufe62\ufe63\ufe66\ufe6b\u2212"
-INVISIBLE = (
-    *("", " ", "\u00a0", "\u3000", "\u200b", "\ufeff", "\u2060", "\u00ad", "\0", "\x01", "\x7f", "\u202e", "\u2028"),
-    *("\t", "\n", "\r"),
-)
-
-
-@pytest.mark.promise("security", "No text of others becomes a formula in a spreadsheet.")
-def test_no_spreadsheet_takes_a_text_for_a_formula():
-    for before in ("'", "''", *INVISIBLE):
-        for other in INVISIBLE:
-            for sign in SIGNS:
-                text = f"{before}{other}{sign}cmd|' /C calc'!A0"
-                assert for_spreadsheet(text) == f"'{text}"
-    for plain in ("", " ", "a=b", "1-2", "'quoted'", "\u00a0a", "(=1)", "\u201c=1\u201d"):
-        assert for_spreadsheet(plain) == plain
