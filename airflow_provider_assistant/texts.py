@@ -77,23 +77,6 @@ def storable_value(value: Any) -> Any:
     return storable(value) if isinstance(value, str) else value
 
 
-def for_spreadsheet(text: str) -> str:
-    """Return a text that a spreadsheet does not take for a formula: it shows one with an apostrophe as text."""
-    return f"'{text}" if _is_formula(text.lstrip("'")) else text
-
-
-def _is_formula(text: str) -> bool:
-    """Return whether a spreadsheet may take a text for a formula, also after characters that cannot be seen."""
-    for char in text:
-        if char in "\t\r\n":
-            return True
-        is_invisible = unicodedata.category(char)[0] in "ZC"
-        if not is_invisible:
-            # Other forms of a sign, such as full-width ones, become the sign itself.
-            return unicodedata.normalize("NFKC", char)[0] in "=+-@\u2212"
-    return False
-
-
 def cell_text(value: Any) -> str:
     """Return a value of a table as text: a list or a mapping as JSON, anything else as ``str`` returns it."""
     if isinstance(value, list | dict):

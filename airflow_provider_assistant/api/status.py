@@ -26,9 +26,12 @@ class Words:
 
     def extended(self, **words: Iterable[str]) -> Self:
         """Return these words with more added, by the name of their set; they are removed from the other sets."""
-        more = {name: frozenset(map(folded, added)) for name, added in words.items()}
-        every = frozenset().union(*more.values())
-        sets = {one.name: (getattr(self, one.name) - every) | more.get(one.name, frozenset()) for one in fields(self)}
+        added = {name: frozenset(map(folded, more)) for name, more in words.items()}
+        all_added = frozenset().union(*added.values())
+        sets = {}
+        for field in fields(self):
+            kept = getattr(self, field.name) - all_added
+            sets[field.name] = kept | added.get(field.name, frozenset())
         return type(self)(**sets)
 
     def meaning(self, word: str) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from airflow_provider_assistant.evaluation.compare import ITSELF_WORSE, by_chance
 from airflow_provider_assistant.evaluation.figures import Figures
 from airflow_provider_assistant.evaluation.rules import (
@@ -152,13 +154,16 @@ def _deciding(rule: Rule, figures: Figures) -> list[Deciding]:
     if rule.figure == NEWLY_FAILING:
         return [Deciding(key=key, value=0.0, before=1.0) for key in newly_failing]
     values = figures.by_unit(figures.scores, rule.base, rule.tag).values.tolist()
-    by_key = zip(figures.scores.questions.units, values, strict=True)
+    by_key = dict(zip(figures.scores.questions.units, values, strict=True))
     if rule.base in {PASS_RATE, COVERAGE}:
         before = dict.fromkeys(newly_failing, 1.0)
-        failing = [Deciding(key=key, value=value, before=before.get(key)) for key, value in by_key if value < 1]
+        failing = [Deciding(key=key, value=value, before=before.get(key)) for key, value in by_key.items() if value < 1]
+        # Those that passed before come first.
         return sorted(failing, key=lambda one: (one.before is None, one.value))
-    known = [(key, value) for key, value in by_key if value == value]  # noqa: PLR0124 (NaN)
-    wrong = [Deciding(key=key, value=value) for key, value in known if not rule.term.holds(value)]
+    wrong = []
+    for key, value in by_key.items():
+        if not math.isnan(value) and not rule.term.holds(value):
+            wrong.append(Deciding(key=key, value=value))
     return sorted(wrong, key=lambda one: one.value or 0.0, reverse=rule.term.is_upper)
 
 

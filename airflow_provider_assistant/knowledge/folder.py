@@ -52,6 +52,8 @@ _PROGRAM_FOLDERS = frozenset((
     "__pycache__", "_book", "_build", "_data", "_downloads", "_ext", "_images", "_includes", "_layouts", "_modules",
     "_plugins", "_sass", "_site", "_sources", "_static", "_templates", "bower_components", "node_modules",
 ))  # fmt: skip
+# How front matter above the HTML of a page begins.
+_FRONT_MATTER = re.compile(rb"""\s*(?:---|\+\+\+|;;;|\{\s*")""")
 # Only the table of Python: those of machines differ.
 _TYPES = mimetypes.MimeTypes()
 _FONTS = frozenset({".eot", ".otf", ".ttf", ".woff", ".woff2"})
@@ -225,7 +227,7 @@ class _Reader:
         if suffix in MARKDOWN:
             return _markdown_page(_decoded(content), is_mdx=suffix == ".mdx")
         above = Page()
-        if suffix in HTML and content.removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"---", b"+++")):
+        if suffix in HTML and _FRONT_MATTER.match(content.removeprefix(codecs.BOM_UTF8)):
             # What Jekyll and Hugo read above the HTML of a page.
             above = _front_matter(_decoded(content))
             content = above.text.encode()

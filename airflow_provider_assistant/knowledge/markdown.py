@@ -164,8 +164,10 @@ def plain_notes(text: str) -> str:
 
     Their text is indented, so CommonMark takes it for code, or for a part of the title.
     """
+    if not any(mark in text for mark in _NOTE_MARKS):
+        return text
     # A note in a note is found after the outer one has lost its indentation.
-    for _ in range(_DEEPEST_NOTE if any(mark in text for mark in _NOTE_MARKS) else 0):
+    for _ in range(_DEEPEST_NOTE):
         before = text
         text = _without_outer_notes(text)
         if text == before:

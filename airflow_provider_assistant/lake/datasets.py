@@ -37,10 +37,11 @@ class Dataset:
             "int": pa.int32(),
             "bool": pa.bool_(),
         }
-        kinds = {name: column.split(" ", 1)[0] for name, column in self.columns.items()}
-        return pa.schema(
-            [pa.field(name, types[kind.rstrip("@!")], nullable="!" not in kind) for name, kind in kinds.items()]
-        )
+        columns = []
+        for name, column in self.columns.items():
+            kind, _, _description = column.partition(" ")
+            columns.append(pa.field(name, types[kind.rstrip("@!")], nullable="!" not in kind))
+        return pa.schema(columns)
 
     def descriptions(self) -> dict[str, str]:
         """Return the descriptions of the columns, by name."""

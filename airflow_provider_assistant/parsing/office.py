@@ -192,11 +192,14 @@ def text_of(element: Any) -> str:
 def _script_mark(text: Any) -> str:
     """Return the mark around a superscript or a subscript of a slide or a formula."""
     run = text.getparent()
-    around = [etree.QName(ancestor).localname for ancestor in text.iterancestors()][1:2]
-    baseline = next((properties.get("baseline", "") for properties in run.iterfind("{*}rPr")), "")
-    if around == ["sup"] or baseline.strip("0").isdigit():
+    # In a formula, the element around the run says it; on a slide, the height in the properties of the run.
+    around = run.getparent()
+    name = "" if around is None else etree.QName(around).localname
+    properties = run.find("{*}rPr")
+    baseline = "" if properties is None else properties.get("baseline", "")
+    if name == "sup" or baseline.strip("0").isdigit():
         return "^"
-    return "~" if around == ["sub"] or baseline.startswith("-") else ""
+    return "~" if name == "sub" or baseline.startswith("-") else ""
 
 
 def _tree(content: bytes) -> Any:

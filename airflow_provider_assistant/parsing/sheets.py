@@ -109,7 +109,8 @@ class _Sheet:
             column = 0
             texts = {}
             for cell in row.iterfind("{*}c"):
-                column = next((place[1] for place in _places(cell.get("r"))), column + 1)
+                places = _places(cell.get("r"))
+                column = places[0][1] if places else column + 1
                 text = values.text(cell)
                 characters += len(text)
                 if not text:

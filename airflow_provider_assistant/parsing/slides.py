@@ -30,15 +30,16 @@ def _blocks(package: Package) -> Iterator[str]:
         relation = relation_of(reference, relations)
         if relation and relation.target in package.parts:
             slide = package.tree(relation.target)
-            blocks = [*_shapes(package, slide), *package.drawn_text(relation.target)]
+            blocks = [*_texts_of(package, slide), *package.drawn_text(relation.target)]
             if slide.get("show") in {"0", "false"}:
                 package.leave_out("\n".join(blocks), "on a hidden slide")
             else:
                 yield from blocks
 
 
-def _shapes(package: Package, slide: Any) -> Iterator[str]:
-    # Older programs read this copy.
+def _texts_of(package: Package, slide: Any) -> Iterator[str]:
+    """Yield the title of a slide as a heading, then its texts and tables in Markdown."""
+    # These are copies of shapes for older programs.
     for fallback in list(slide.iter("{*}Fallback")):
         fallback.getparent().remove(fallback)
     for shape in list(slide.iter("{*}sp", "{*}grpSp", "{*}graphicFrame")):

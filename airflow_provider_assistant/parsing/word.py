@@ -143,6 +143,11 @@ def _simplify(body: Any) -> None:
 
 
 def _converted(package: Package, roots: dict[str, Any]) -> str:
+    """
+    Return the HTML that mammoth makes of a document.
+
+    :param roots: The changed XML of its parts, by name. Other parts, such as pictures, are left out.
+    """
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as target:
         for name, content in package.parts.items():

@@ -182,8 +182,10 @@ def reason_unreadable(path: StoragePath, error: BaseException) -> str:
     local = local_path(path)
     if local is not None and is_broken_link(local):
         return f"it is a link to {str(local.readlink())!r}, which does not exist; repair or remove it"
+    reason = getattr(error, "strerror", None)
+    # The error may be about a folder below the path, and its text names that one.
     is_about_path = getattr(error, "filename", None) in {None, str(path)}
-    return (is_about_path and getattr(error, "strerror", None)) or str(error)
+    return reason if reason and is_about_path else str(error)
 
 
 def is_broken_link(path: Path) -> bool:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_assistant.texts import did_you_mean, escaped, for_spreadsheet, shortened, storable
+from airflow_provider_assistant.texts import did_you_mean, escaped, shortened, storable
 
 ANY = st.text(st.characters(categories=None, codec=None))
 
@@ -61,21 +61,3 @@ def test_a_shortened_text_fits_in_a_line(text, short):
 def test_a_name_that_looks_like_another_one_is_meant(name):
     assert did_you_mean("id", ["title", name]) == f"; did you mean {name!r}?"
     assert did_you_mean("id", ["title", "colour"]) == ""
-
-
-SIGNS = "=+-@\uff1d\uff0b\uff0d\uff20\ufe62\ufe63\ufe66\ufe6b\u2212"
-INVISIBLE = (
-    *("", " ", "\u00a0", "\u3000", "\u200b", "\ufeff", "\u2060", "\u00ad", "\0", "\x01", "\x7f", "\u202e", "\u2028"),
-    *("\t", "\n", "\r"),
-)
-
-
-@pytest.mark.promise("security", "No text of others becomes a formula in a spreadsheet.")
-def test_no_spreadsheet_takes_a_text_for_a_formula():
-    for before in ("'", "''", *INVISIBLE):
-        for other in INVISIBLE:
-            for sign in SIGNS:
-                text = f"{before}{other}{sign}cmd|' /C calc'!A0"
-                assert for_spreadsheet(text) == f"'{text}"
-    for plain in ("", " ", "a=b", "1-2", "'quoted'", "\u00a0a", "(=1)", "\u201c=1\u201d"):
-        assert for_spreadsheet(plain) == plain

@@ -166,6 +166,7 @@ BAD = {
     "f.docx": (b"x", "is damaged"),
     "g.md": (b"---\ntitle: " + b"[" * 19_000 + b"\n---\ntext", "not valid YAML"),
     "h.md": (b"---\ntitle: " + b"x" * 9_000_000, "does not end within"),
+    "i.html": (b'{\n "draft": true\n}\n<p>text', "begins with '{'; write it in YAML"),
     "i.md": (b'{"draft": true}\ntext', "begins with '{'; write it in YAML"),
     "j.txt": (b"a\0b\0", "is not text: it has 2 NUL bytes"),
     "k.md": ("a\0b".encode("utf-16"), "is not text: it has 1 NUL byte"),
