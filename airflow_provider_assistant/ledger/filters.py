@@ -194,7 +194,9 @@ class Filter:
         conditions = [condition_of(self.which)] if self.which else []
         equal = {_c.site_id: self.site_id, _c.source: self.source, _c.scope: self.scope}
         conditions += [column == value for column, value in equal.items() if value is not None]
-        one_of = {_c.kind: self.kinds or None, _c.dag_id: self.dag_ids, _c.remote_id: self.remote_ids}
+        # SQLite would read all attempts of these DAGs by their index; the indexes of the lists are smaller.
+        dag_id = sa.func.coalesce(_c.dag_id, "")
+        one_of = {_c.kind: self.kinds or None, dag_id: self.dag_ids, _c.remote_id: self.remote_ids}
         conditions += [column.in_(sorted(values)) for column, values in one_of.items() if values is not None]
         if self.ids is not None:
             conditions.append(sa.tuple_(_c.scope, _c.key, _c.number).in_(sorted(self.ids)))

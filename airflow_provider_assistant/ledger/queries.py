@@ -62,6 +62,9 @@ def entries(
         query = _entries(connection, clock, Filter()).join(first, is_first)
     most = most or MOST
     total = capped_count(connection, sa.select(_c.key).where(*selected.conditions()), most)
+    if total <= offset:
+        # To find nothing once more takes the longest.
+        return Page(min(total, most), total > most, [])
     page = query.order_by(_c.claimed_at.desc(), _c.scope, _c.key, _c.number).limit(limit).offset(offset)
     return Page(min(total, most), total > most, dictionaries(connection, page))
 
