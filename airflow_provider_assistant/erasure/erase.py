@@ -19,6 +19,7 @@ from airflow_provider_assistant.erasure.person import REQUEST, SESSION, Person
 from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantError, AssistantInputError
 from airflow_provider_assistant.lake.datasets import DATASETS
 from airflow_provider_assistant.ledger import Ledger
+from airflow_provider_assistant.ledger.clock import Clock
 from airflow_provider_assistant.ledger.database import ledger_errors, transaction
 from airflow_provider_assistant.ledger.schema import DOCUMENT_KINDS, attempts, findings
 from airflow_provider_assistant.storage.opening import StoragePath, object_storage_path, reading, usable_path
@@ -111,30 +112,17 @@ def _erase_from_ledger(ledger: Ledger, person: Person, *, dry_run: bool) -> Coun
     """Delete a person's chat requests, ratings and findings, and the person's name as the key of a document."""
 
     def change(connection: sa.Connection) -> Counter[str]:
-        is_person = person.condition(attempts, ("session_id", "label"), request="remote_id")
-        is_entry = sa.and_(_c.kind.not_in(DOCUMENT_KINDS), is_person)
-        is_alive = sa.func.coalesce(ledger.clock.is_alive(ledger.clock.read(connection)), sa.false())
-        query = sa.select(_c.session_id.label(SESSION), _c.remote_id.label(REQUEST), is_alive.label("is_alive"))
-        entries = connection.execute(query.where(is_entry)).mappings().all()
-        if any(entry["is_alive"] for entry in entries):
-            raise AssistantInputError(
-                "a task is sending a request of this person right now",
-                safe=NOTHING_CHANGED,
-                todo="Wait until it has ended.",
-            )
-        person.learn(dict(entry) for entry in entries)
-        is_document = sa.and_(
-            _c.kind.in_(DOCUMENT_KINDS), person.condition(attempts, ("label", "group_name"), request="")
-        )
-        documents = connection.scalar(sa.select(sa.func.count()).where(is_document)) or 0
-        if not dry_run:
-            connection.execute(sa.delete(attempts).where(is_entry))
-            connection.execute(sa.update(attempts).where(is_document).values(label=ERASED, group_name=None, error=None))
+        counts = Counter(entries=_erase_entries(connection, ledger.clock, person, dry_run=dry_run))
+        label_columns = ("label", "group_name")
+        is_document = _c.kind.in_(DOCUMENT_KINDS) & person.condition(attempts, label_columns, request="")
+        erased_label = {"label": ERASED, "group_name": None, "error": None}
+        counts["documents"] = _count(connection, is_document)
         is_finding = person.condition(findings, ("key",), request="key")
-        found = connection.scalar(sa.select(sa.func.count()).where(is_finding)) or 0
+        counts["findings"] = _count(connection, is_finding)
         if not dry_run:
+            connection.execute(sa.update(attempts).where(is_document).values(erased_label))
             connection.execute(sa.delete(findings).where(is_finding))
-        return +Counter({"entries": len(entries), "documents": documents, "findings": found})
+        return +counts
 
     counts = transaction(ledger.engine, change, writes=not dry_run)
     if ledger.engine.dialect.name == "sqlite" and not dry_run:
@@ -144,6 +132,29 @@ def _erase_from_ledger(ledger: Ledger, person: Person, *, dry_run: bool) -> Coun
             connection.exec_driver_sql("VACUUM")
             connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
     return counts
+
+
+def _erase_entries(connection: sa.Connection, clock: Clock, person: Person, *, dry_run: bool) -> int:
+    """Delete a person's chat requests and ratings, learn their ids, and return their number."""
+    is_person = person.condition(attempts, ("session_id", "label"), request="remote_id")
+    is_entry = _c.kind.not_in(DOCUMENT_KINDS) & is_person
+    is_alive = sa.func.coalesce(clock.is_alive(clock.read(connection)), sa.false())
+    query = sa.select(_c.session_id.label(SESSION), _c.remote_id.label(REQUEST), is_alive.label("is_alive"))
+    entries = connection.execute(query.where(is_entry)).mappings().all()
+    if any(entry["is_alive"] for entry in entries):
+        raise AssistantInputError(
+            "a task is sending a request of this person right now",
+            safe=NOTHING_CHANGED,
+            todo="Wait until it has ended.",
+        )
+    person.learn(dict(entry) for entry in entries)
+    if not dry_run:
+        connection.execute(sa.delete(attempts).where(is_entry))
+    return len(entries)
+
+
+def _count(connection: sa.Connection, condition: sa.ColumnElement[bool]) -> int:
+    return connection.scalar(sa.select(sa.func.count()).where(condition)) or 0
 
 
 # -- files -----------------------------------------------------------------------------------------

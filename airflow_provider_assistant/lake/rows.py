@@ -129,7 +129,8 @@ def _json(raw: Any) -> str:
     if isinstance(raw, list):
         return f"[{', '.join(map(_json, raw))}]"
     if isinstance(raw, dict):
-        return f"{{{', '.join(f'{json.dumps(name)}: {_json(member)}' for name, member in raw.items())}}}"
+        members = [f"{json.dumps(name)}: {_json(member)}" for name, member in raw.items()]
+        return "{" + ", ".join(members) + "}"
     return json.dumps(raw)
 
 

@@ -62,6 +62,9 @@ def entries(
         query = _entries(connection, clock, Filter()).join(first, is_first)
     most = most or MOST
     total = capped_count(connection, sa.select(_c.key).where(*selected.conditions()), most)
+    if total <= offset:
+        # To find nothing once more takes the longest.
+        return Page(min(total, most), total > most, [])
     page = query.order_by(_c.claimed_at.desc(), _c.scope, _c.key, _c.number).limit(limit).offset(offset)
     return Page(min(total, most), total > most, dictionaries(connection, page))
 
@@ -311,10 +314,12 @@ def documents_by_day(
     query = sa.select(c.service, c.site_id, c.kind, c.source, c.ended_at, c.documents)
     query = query.where(c.documents.is_not(None), *_of_tries(site, site_id, source, dag_ids))
     documents_by_source: dict[tuple[Any, ...], int] = {}
-    totals: dict[date, int] = {}
+    total, totals = 0, {}
     for *name, ended_at, documents in connection.execute(query.order_by(c.ended_at)):
-        documents_by_source[tuple(name)] = documents
-        totals[max(ended_at.date(), first)] = sum(documents_by_source.values())
+        source_key = tuple(name)
+        total += documents - documents_by_source.get(source_key, 0)
+        documents_by_source[source_key] = documents
+        totals[max(ended_at.date(), first)] = total
     return totals
 
 

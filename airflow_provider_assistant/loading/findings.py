@@ -208,7 +208,7 @@ def read_findings(path: StoragePath) -> list[dict[str, Any]]:
 
 
 def first_findings(path: StoragePath) -> list[Finding]:
-    """Return the first rows of a file of findings, of which the ledger keeps so many."""
+    """Return those rows of a file of findings that the ledger keeps: the first ones."""
     import pyarrow.parquet as pq
 
     with path.open("rb") as file:

@@ -157,8 +157,7 @@ class Load:
 
     async def _run(self, plan: Plan, rows: Rows) -> None:
         plan.add(rows, self._scope_ledger, self.options, tick=Preflight().tick)
-        actions = plan.actions()
-        self.counts.rows = actions.total()
+        self.counts.rows = plan.actions().total()
         self.counts.left_out = self._report.notes(plan.notes)
         looks_for_gone = self._read_documents(plan)
         check_plan(plan, self._ledger, self._scope_ledger, self.options)

@@ -110,10 +110,7 @@ class Plan:
         self._database.execute("CREATE INDEX rows_by_key ON rows (key)")
         self._database.execute("COMMIT")
         self._check_repeated()
-        repeated = _LATER.format("key", f"key IN ({_REPEATED})")
-        self._database.execute(
-            f"UPDATE rows SET action = 'repeated', payload = NULL WHERE number IN ({repeated})"  # noqa: S608
-        )
+        self._mark_repeated()
         if rows.can_share:
             self._share(ledger)
 
@@ -172,6 +169,13 @@ class Plan:
             safe=NOTHING_SENT,
             todo="Choose unique key columns, or drop the outdated rows.",
             field="key_columns",
+        )
+
+    def _mark_repeated(self) -> None:
+        """Mark the rows that repeat an earlier one: nothing is sent for them."""
+        repeated = _LATER.format("key", f"key IN ({_REPEATED})")
+        self._database.execute(
+            f"UPDATE rows SET action = 'repeated', payload = NULL WHERE number IN ({repeated})"  # noqa: S608
         )
 
     def _share(self, ledger: ScopeLedger) -> None:

@@ -92,7 +92,7 @@ class SiteChanges:
                 lambda: all(self._site.states.get(one, "processing") != "processing" for one in new_ids), READY
             )
             outdated = self._replaced(superseded)
-            removable = self._without_waiting(stale, created)
+            removable = self._removable(stale, created)
             if self._options.removal == "deactivate":
                 await self._remove("deactivate", removable)
             else:
@@ -158,12 +158,12 @@ class SiteChanges:
                 self._keep({document_id: f"the newer document {newer} is not in use: {state}"})
         return replaced
 
-    def _without_waiting(self, stale: Sequence[str], created: Collection[str]) -> list[str]:
-        """Return the stale documents; none, if a new document is not in use."""
-        waiting = sorted(one for one in created if not self._is_in_use(one))
-        if not waiting:
+    def _removable(self, stale: Sequence[str], created: Collection[str]) -> list[str]:
+        """Return the stale documents; keep all of them if a new document, which may replace one, is not in use."""
+        unused = sorted(one for one in created if not self._is_in_use(one))
+        if not unused:
             return list(stale)
-        reason = f"{counted(len(waiting), 'new document')} not in use, such as {waiting[0]}"
+        reason = f"{counted(len(unused), 'new document')} not in use, such as {unused[0]}"
         self._keep(dict.fromkeys(stale, reason))
         return []
 

@@ -110,7 +110,7 @@ class CsvOptions(BaseModel):
     def reader(self, lines: Iterator[str], delimiter: str) -> Iterator[list[str]]:
         """Return Python's strict reader."""
         if self.escapechar and any(text.startswith(self.escapechar) for text in self.null_texts):
-            raise ValueError("escapechar hides the beginning of a text of null_texts")
+            raise ValueError("a text of null_texts begins with escapechar, so it is never found")
         if delimiter in {self.quotechar, self.escapechar}:
             raise ValueError("delimiter, quotechar and escapechar must differ")
         return csv.reader(

@@ -27,6 +27,8 @@ BATCH_BYTES = 32 << 20
 # Bytes of a column of a row group, or of its average value, that no people or programs write.
 LARGEST_COLUMN = 256 << 20
 LARGEST_AVERAGE = 64 << 10
+# Bytes of a column of a row group up to which its texts are shared: writers keep dictionaries of about 1 MB.
+LARGEST_DICTIONARY = 8 << 20
 
 FORMATS = {
     ".parquet": "parquet",
@@ -110,14 +112,15 @@ def _read_parquet(stack: ExitStack, file: BinaryIO, path: StoragePath, columns: 
     schema = metadata.schema.to_arrow_schema()
     columns.check(schema.names, repr(str(path)))
     names = columns.present(schema.names)
-    texts = [name for name in names if pa.types.is_string(schema.field(name).type)]
+    texts = {name for name in names if pa.types.is_string(schema.field(name).type)}
     sizes = [_row_size(metadata.row_group(number), names) for number in range(metadata.num_row_groups)]
     parquet_file = stack.enter_context(
         pq.ParquetFile(
             file,
             metadata=metadata,
-            # A text that many rows share is in the file, and in memory, once.
-            read_dictionary=texts,
+            # A text that many rows share is in the file, and in memory, once. pyarrow keeps all texts of such a column
+            # until the end of the row group.
+            read_dictionary=sorted(texts - _large_columns(metadata)),
             # With this buffer, pyarrow reads a large row group page by page instead of at once.
             buffer_size=1 << 20,
             pre_buffer=False,
@@ -126,6 +129,13 @@ def _read_parquet(stack: ExitStack, file: BinaryIO, path: StoragePath, columns: 
     )
     batch_size = min(BATCH, max(BATCH_BYTES // max(sizes, default=1), 1))
     yield from batches_of_arrow(parquet_file.iter_batches(batch_size, columns=names, use_threads=False), columns)
+
+
+def _large_columns(metadata: Any) -> set[str]:
+    """Return the columns whose texts differ too much for a dictionary."""
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
+    return {chunk.path_in_schema for chunk in chunks if chunk.total_uncompressed_size > LARGEST_DICTIONARY}
 
 
 def _row_size(group: Any, names: Sequence[str]) -> int:

@@ -86,8 +86,10 @@ class LedgerExportOperator(ExportOperator):
                 if day not in pruned:
                     rows = ledger.read(self.rows_between, start_of_day(day, zone), start_of_day(day + ONE_DAY, zone))
                     written.append(self.publish(context, rows_table(self.dataset, rows), self.dataset, day, whose))
-        kept = sorted(pruned & there.keys() & set(days))
-        gaps = sorted(day for day in pruned - there.keys() if day >= min([days[0], *there]))
+        # Pruned days with a file, and those without one since the first day of the dataset.
+        kept = sorted(day for day in days if day in pruned and day in there)
+        first = min([days[0], *there])
+        gaps = sorted(day for day in pruned if day >= first and day not in there)
         if kept or gaps:
             self.log.warning(
                 "The ledger's entries of %s have been pruned, so the files of these days stay as they are. %s has no "

@@ -41,6 +41,8 @@ def read(query: Callable[[sa.Connection], T]) -> tuple[T | None, str | None]:
         with opened_engine() as engine, engine.connect() as connection:
             if connection.dialect.name == "postgresql":
                 connection.exec_driver_sql(f"SET LOCAL statement_timeout = {STATEMENT_MS}")
+                # Compiling a query takes longer than running it: few rows are read.
+                connection.exec_driver_sql("SET LOCAL jit = off")
             _check_version(connection, name)
             return query(connection), None
     except UnavailableError as error:

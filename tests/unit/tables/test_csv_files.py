@@ -212,7 +212,7 @@ def test_no_quotes_and_null_texts(tmp_path):
         ({"encoding": "rot13"}, "encoding: Python has no encoding"),
         ({"header": []}, "header: "),
         ({"skip_lines": -1}, "skip_lines: "),
-        ({"escapechar": "\\", "null_texts": ["\\N"]}, "escapechar hides"),
+        ({"escapechar": "\\", "null_texts": ["\\N"]}, "a text of null_texts begins with escapechar"),
     ],
 )
 def test_options_that_cannot_be_used_are_named(options, part, tmp_path):

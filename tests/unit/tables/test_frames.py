@@ -256,6 +256,15 @@ def test_large_values_come_in_small_batches(is_shared, tmp_path):
     assert max(sum(map(len, {id(text): text for text in one.columns["title"]}.values())) for one in batches) < 40 << 20
 
 
+def test_a_large_row_group_is_never_in_memory_as_a_whole(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"title": [f"{number:,}" * 100 for number in range(60_000)]}), path)
+    before = pa.total_allocated_bytes()
+    allocated = [pa.total_allocated_bytes() - before for _ in read_rows(path, TITLE)]
+    assert len(allocated) == 60
+    assert max(allocated) < 15 << 20, "the row group has 36 MB"
+
+
 def test_texts_of_another_encoding_in_parquet_are_problems_of_their_rows(tmp_path):
     array = pa.array([b"a", "ü".encode("cp1252")]).view(pa.string())
     pq.write_table(pa.table({"title": array}), tmp_path / "a.parquet")
