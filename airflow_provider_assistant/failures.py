@@ -22,13 +22,12 @@ from airflow.providers.common.compat.sdk import (
 
 from airflow_provider_assistant import exceptions
 from airflow_provider_assistant.api.errors import STATUSES
+from airflow_provider_assistant.error import RECORDED, sentence
 from airflow_provider_assistant.exceptions import (
     NOTHING_CHANGED,
     NOTHING_SENT,
-    RECORDED,
     AssistantAPIError,
     AssistantError,
-    sentence,
 )
 from airflow_provider_assistant.provider_info import DOCUMENTATION
 from airflow_provider_assistant.texts import escaped
@@ -124,7 +123,7 @@ def _safe(error: AssistantError, of_task: str) -> str:
 
 def anchor_of(error: AssistantError) -> str:
     """Return the anchor of an error's section in the runbook; a status with advice of its own has its own section."""
-    documented = next(kind for kind in type(error).__mro__ if kind.__module__ == exceptions.__name__)
+    documented = next(kind for kind in type(error).__mro__ if kind in vars(exceptions).values())
     name = documented.__name__.lower()
     row = STATUSES.get(error.status) if isinstance(error, AssistantAPIError) else None
     return f"{name}-{error.status}" if row and row.own_todo else name  # type: ignore[attr-defined]

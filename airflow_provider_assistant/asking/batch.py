@@ -11,8 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.replies import ApiReply, ChatAnswer
@@ -25,6 +24,7 @@ from airflow_provider_assistant.asking.answers import (
     write_output,
 )
 from airflow_provider_assistant.asking.earlier import Attempts, Earlier, read_earlier, record_ends
+from airflow_provider_assistant.asking.job import AskJob
 from airflow_provider_assistant.asking.poller import LAST_POLL, Poller
 from airflow_provider_assistant.asking.questions import Question, Questions
 from airflow_provider_assistant.asking.sessions import close_sessions, ended_sessions
@@ -32,57 +32,23 @@ from airflow_provider_assistant.asking.state import Answer, Writer, merged, stat
 from airflow_provider_assistant.asking.wait import Wait
 from airflow_provider_assistant.client.cancellation import GRACE, CancellableRunner
 from airflow_provider_assistant.client.client import AssistantClient
-from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import (
     AssistantAuthenticationError,
     AssistantError,
     AssistantIncompleteError,
     AssistantLedgerError,
 )
-from airflow_provider_assistant.ledger import Claim, Ledger, Outcome, RunRef, Scope, Site, chats, key_of
+from airflow_provider_assistant.ledger import Claim, Ledger, Outcome, Scope, chats, key_of
 from airflow_provider_assistant.loading.decide import ELSEWHERE
-from airflow_provider_assistant.loading.options import MAX_BACKOFF, OnAmbiguous
+from airflow_provider_assistant.loading.options import MAX_BACKOFF
 from airflow_provider_assistant.sending.decide import Item
 from airflow_provider_assistant.sending.sender import Sender
 from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 log = logging.getLogger(__name__)
-
-Mode: TypeAlias = Literal["async", "sync"]
-
-
-@dataclass(frozen=True, slots=True)
-class AskJob:
-    """
-    Describe a batch.
-
-    :param settings: Settings of the client; ``max_concurrency`` applies to this batch.
-    :param site: The site that is asked.
-    :param output: The Parquet file to write.
-    :param task: Name of the task, for the ledger.
-    :param run: The task instance, for the ledger.
-    :param scope: The task instance, of which sessions are made.
-    :param mode: ``async`` submits questions and polls their requests (``POST …/chat/async``); ``sync`` waits for each
-        answer in its own round trip (``POST …/chat``).
-    :param timeout: Longest wait for answers after the last question was sent, in seconds.
-    :param poll_interval: Longest time between two polls of one request, in seconds.
-    :param on_ambiguous: What to do with a question that may have been asked although no usable reply came back.
-    """
-
-    settings: ClientSettings
-    site: Site
-    output: ObjectStoragePath
-    task: str
-    run: RunRef
-    scope: str
-    mode: Mode
-    timeout: float
-    poll_interval: float
-    on_ambiguous: OnAmbiguous = "retry"
 
 
 class Batch:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from airflow_provider_assistant.asking.batch import AskJob, Batch
+from airflow_provider_assistant.asking.batch import Batch
+from airflow_provider_assistant.asking.job import AskJob
 from airflow_provider_assistant.asking.questions import Questions, read_questions
 from airflow_provider_assistant.cli.golden_input import GoldenSet
 from airflow_provider_assistant.cli.interruptions import ending

@@ -11,16 +11,9 @@ from urllib.parse import urlsplit
 
 from airflow.providers.common.compat.sdk import AirflowException, BaseHook
 
-from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.api import document_routes, endpoints
 from airflow_provider_assistant.api.call import Call
-from airflow_provider_assistant.api.document_routes import (
-    Change,
-    DocumentRoutes,
-    batches,
-    change_documents,
-    described,
-    route_of,
-)
+from airflow_provider_assistant.api.document_routes import Change, DocumentRoutes
 from airflow_provider_assistant.api.document_state import needs_attention
 from airflow_provider_assistant.api.errors import detail_of
 from airflow_provider_assistant.api.payloads import ChatMessage, Feedback, QADocument, SessionClose, TextDocument
@@ -30,7 +23,7 @@ from airflow_provider_assistant.api.replies import ApiReply, ChatAnswer, ChatReq
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
 from airflow_provider_assistant.hooks import extra
 from airflow_provider_assistant.ledger.scopes import Site
-from airflow_provider_assistant.parameters import checked, text
+from airflow_provider_assistant.parameters import checked, choice, text
 from airflow_provider_assistant.storage.uploads import FileSource, as_upload
 from airflow_provider_assistant.texts import escaped
 
@@ -280,7 +273,7 @@ class AssistantHook(BaseHook):
 
     def _create(self, call: Call[CreatedDocument], on_ambiguous: OnAmbiguous) -> CreatedDocument:
         """Create a document, and log a warning if the service does not use it."""
-        created = described(self.send(call, on_ambiguous), self.settings.documents)
+        created = document_routes.described(self.send(call, on_ambiguous), self.settings.documents)
         if created.existed:
             self.log.info("An earlier attempt had created the document of this call: %s.", call)
         reason = needs_attention(created.status, created.words)
@@ -326,23 +319,17 @@ class AssistantHook(BaseHook):
         Needs ``manage_documents``. If a request fails, the documents of earlier ones are changed. Another spelling of
         ``status`` is an error.
         """
-        if status not in CHANGE_BY_STATUS:
-            raise AssistantInputError(
-                f"status: documents cannot be set to {status!r}",
-                todo=f"Use {' or '.join(CHANGE_BY_STATUS)}.",
-                field="status",
-            )
-        return self._change_documents(CHANGE_BY_STATUS[status], document_ids, site_id)
+        change = CHANGE_BY_STATUS[checked("status", status, choice(*CHANGE_BY_STATUS))]
+        return self._change_documents(change, document_ids, site_id)
 
     def delete_documents(self, document_ids: Sequence[str], *, site_id: str | None = None) -> list[ApiReply]:
         """Delete documents in the same way, and return the reply to each request."""
         return self._change_documents("delete", document_ids, site_id)
 
     def _change_documents(self, change: Change, document_ids: Sequence[str], site_id: str | None) -> list[ApiReply]:
-        routes = self.document_routes()
-        site = self.resolve_site_id(site_id)
-        groups = batches(document_ids, route_of(routes, change).batch_size)
-        return [self.send(change_documents(site, routes, change, ids)) for ids in groups]
+        routes, site = self.document_routes(), self.resolve_site_id(site_id)
+        groups = document_routes.batches(document_ids, document_routes.route_of(routes, change).batch_size)
+        return [self.send(document_routes.change_documents(site, routes, change, ids)) for ids in groups]
 
     def chat(
         self,

@@ -17,6 +17,7 @@ from airflow_provider_assistant.api.errors import parse_retry_after
 from airflow_provider_assistant.client.httpx_transport import ResponseTimeout, Watch, connect_status, httpx_proxy
 from airflow_provider_assistant.client.network import proxy_for, tls_context
 from airflow_provider_assistant.client.transport import ENCODINGS, BoundedBody
+from airflow_provider_assistant.error import sentence
 from airflow_provider_assistant.exceptions import (
     AssistantConnectionError,
     AssistantError,
@@ -25,7 +26,6 @@ from airflow_provider_assistant.exceptions import (
     AssistantResponseError,
     AssistantServerError,
     AssistantTimeoutError,
-    sentence,
 )
 from airflow_provider_assistant.knowledge.addresses import host_of, refuse_private_networks, web_address
 from airflow_provider_assistant.texts import counted

@@ -33,7 +33,8 @@ from airflow_provider_assistant.triggers.deferral import defer, is_deferrable, r
 from airflow_provider_assistant.triggers.events import raise_failure
 
 if TYPE_CHECKING:
-    from airflow_provider_assistant.asking.batch import Batch, Mode
+    from airflow_provider_assistant.asking.batch import Batch
+    from airflow_provider_assistant.asking.job import Mode
 
 
 class AssistantChatBatchOperator(AssistantSourceOperator):
@@ -229,7 +230,8 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
 
         :param event: The trigger's event, if the task was deferred.
         """
-        from airflow_provider_assistant.asking.batch import AskJob, Batch
+        from airflow_provider_assistant.asking.batch import Batch
+        from airflow_provider_assistant.asking.job import AskJob
         from airflow_provider_assistant.asking.questions import read_questions
 
         run = RunRef.of(context)

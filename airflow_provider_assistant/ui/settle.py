@@ -7,7 +7,8 @@ from typing import Any
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Depends, HTTPException
 
-from airflow_provider_assistant.exceptions import AssistantInputError, AssistantLedgerError, sentence
+from airflow_provider_assistant.error import sentence
+from airflow_provider_assistant.exceptions import AssistantInputError, AssistantLedgerError
 from airflow_provider_assistant.ledger import Filter, Ledger, Site, queries
 from airflow_provider_assistant.ledger.settle import NOT_ALLOWED, Report, Settled
 from airflow_provider_assistant.ledger.settle import settle as settle_entries

@@ -11,7 +11,8 @@ import pytest
 
 import airflow_provider_assistant
 from airflow_provider_assistant.asking.answers import STATUSES
-from airflow_provider_assistant.exceptions import AssistantConnectionError, sentence
+from airflow_provider_assistant.error import sentence
+from airflow_provider_assistant.exceptions import AssistantConnectionError
 from airflow_provider_assistant.loading.counts import LoadCounts
 from airflow_provider_assistant.loading.findings import Finding, FindingsFile
 from airflow_provider_assistant.loading.options import LoadOptions
