@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from typing import Annotated, Any, BinaryIO, NamedTuple, NoReturn, Self, TextIO
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
-from pydantic_core import ErrorDetails
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.source_account import SourceAccount
@@ -212,7 +211,7 @@ def _doubt(line: int, cause: str) -> NoReturn:
     raise ValueError(f"line {line}: {cause}; {QUOTE_ADVICE}")
 
 
-def _problem_of(error: ErrorDetails) -> str:
+def _problem_of(error: Mapping[str, Any]) -> str:
     option = error["loc"][0] if error["loc"] else ""
     is_unknown = error["type"] == "extra_forbidden"
     return f"there is no option {option!r}" if is_unknown else f"{option}: {error['msg'].removeprefix('Value error, ')}"

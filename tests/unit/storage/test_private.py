@@ -49,6 +49,8 @@ def write_each_kind(root: Path, mask: int) -> None:
     record = BatchState(str(root / "answers" / ".state"))
     record.write_questions(Questions([], pa.table({})))
     record.add([Answer("question", "lost")])
+    # The folder of a warehouse is the user's.
+    make_folder(root / "warehouse")
     duckdb.load(str(root / "warehouse" / "file.duckdb"), "assistant", str(root / "lake"), {})
     folder = root / "ledger"
     make_folder(folder)
