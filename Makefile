@@ -245,6 +245,6 @@ constraints: ## Resolve the constraints of every Airflow anew, from constraints/
 
 .PHONY: clean
 clean: ## Remove .venv, .lowest, .tox, the demo's files, caches and builds
-	rm -rf $(VENV) $(DBT_VENV) $(LOWEST) .tox .demo .airflow-test build dist .coverage .hypothesis .mypy_cache .pytest_cache \
+	rm -rf $(VENV) $(LOWEST) .tox .demo .airflow-test build dist .coverage .hypothesis .mypy_cache .pytest_cache \
 		.ruff_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
