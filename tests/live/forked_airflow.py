@@ -97,21 +97,23 @@ def _preload() -> None:
     gc.freeze()
 
 
-def _serve() -> None:
+def _serve(replies: IO[str]) -> None:
     codes: dict[int, int] = {}
     for line in sys.stdin:
         command, *rest = json.loads(line)
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 codes[ended[0]] = os.waitstatus_to_exitcode(ended[1])
-        reply = _fork(*rest) if command == "start" else codes.get(rest[0])
-        print(json.dumps(reply), flush=True)
+        reply = _fork(replies, *rest) if command == "start" else codes.get(rest[0])
+        print(json.dumps(reply), file=replies, flush=True)
 
 
-def _fork(log: str, arguments: list[str]) -> int:
+def _fork(replies: IO[str], log: str, arguments: list[str]) -> int:
     """Fork a command of Airflow, which never returns, and return its process id."""
     if pid := os.fork():
         return pid
+    # Otherwise the owner would not see the end of the server.
+    replies.close()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     from airflow.__main__ import main
     from setproctitle import setproctitle
@@ -145,6 +147,9 @@ if __name__ == "__main__":
     # Orphans of a component become children of this process.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     signal.signal(signal.SIGTERM, _end)
-    _preload()
-    _serve()
+    # Some versions of Airflow write to standard output when they are imported.
+    with os.fdopen(os.dup(sys.stdout.fileno()), "w") as opened:
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        _preload()
+        _serve(opened)
     _end()
