@@ -36,7 +36,7 @@ GATE = [
     "coverage >= 0.98",
     # Most answers pass, and those about the configuration score high.
     "pass_rate >= 0.75",
-    "token_f1[configuration] >= 0.9",
+    "token_f1[configuration] >= 0.8",
     # At least half of the questions about options that do not exist are refused.
     "refusal[unanswerable] >= 0.5",
     # No score drops by more than 0.02 compared with the runs before, except by chance.
