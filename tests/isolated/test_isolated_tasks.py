@@ -129,7 +129,7 @@ def test_load_batch_evaluation_and_exports_work(site: Site) -> None:
     for result, name in (("ask", "output_path"), ("evaluate", "scores_path"), ("evaluate", "report_path")):
         assert results[result][name].removeprefix(f"{site.lake}/") in keys
     assert len([key for key in keys if key.startswith("answers/") and "findings" not in key]) == 1
-    assert {"loads", "statistics", "evaluations"} <= {key.split("/")[0] for key in keys if "/date=" in key}
+    assert {"tries", "statistics", "evaluations"} <= {key.split("/")[0] for key in keys if "/date=" in key}
     assert [(row["kind"], row["row"]) for row in site.table(results["load"]["findings"])] == [("rejected", ROWS + 1)]
     assert site.attempts("qa", "file") == ROWS + 3
     assert site.attempts("chat") == QUESTIONS
