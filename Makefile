@@ -17,7 +17,7 @@ PARALLEL := -n 5 --dist loadfile
 CONSTRAINTS := constraints/airflow-3.3.txt
 # What the unit and contract tests need besides the package.
 LOWEST_TOOLS := apache-airflow-providers-openlineage apache-airflow-providers-postgres apache-airflow-providers-sqlite \
-	fastparquet hypothesis junitparser polars pytest pytest-asyncio pytest-timeout pytest-xdist python-docx
+	fastparquet hypothesis junitparser polars pytest pytest-asyncio pytest-timeout pytest-xdist python-docx python-pptx
 
 .PHONY: help
 help: ## Say what there is

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 
 def is_frame(source: Any) -> bool:
-    """Return whether a source provides Arrow data."""
+    """Return whether a source provides Arrow data, or is a Series, which older versions of pandas do not provide."""
     kind = type(source)
-    return hasattr(kind, "__arrow_c_stream__") or hasattr(kind, "__arrow_c_array__")
+    is_series = kind.__name__ == "Series"
+    return is_series or hasattr(kind, "__arrow_c_stream__") or hasattr(kind, "__arrow_c_array__")
 
 
 def batches_of_frame(source: Any, columns: Columns) -> Iterator[Batch]:
