@@ -64,6 +64,8 @@ class Load(Operation):
     bad: int = field(default=0, init=False, repr=False)
     is_loadable: bool = field(default=True, init=False, repr=False)
     listed: set[str] = field(default_factory=set, init=False, repr=False)
+    # What killed tries have left, which findings on a full disk may not name.
+    left: set[str] = field(default_factory=set, init=False, repr=False)
 
     def polls(self) -> float:
         """Return requests that are not about one row: limits, and those of deferrals and of the list."""
@@ -128,10 +130,11 @@ class Load(Operation):
         longest = self.requests * (self.seconds(world) + 60) * (1 + attempt.is_beside + self.deferrable)
         assert ended.seconds <= longest + 2 * 600 * self.deferrable, f"the time is bounded: {ended.seconds}, {longest}"
         # Findings name what earlier tries of the run have left as well.
-        new = self.found(world, "ambiguous") - self.listed
+        new = self.found(world, "ambiguous") - self.listed - self.left
         if not attempt.disk_full:
             self.listed |= self.found(world, "possibly_duplicated", "ambiguous")
         if ended.is_killed:
+            self.left |= self.in_ledger(world, "state IN ('ambiguous', 'claimed')")
             return
         if not self.is_loadable:
             assert not ended.to(*CREATES), "a source that cannot be loaded as a whole sends nothing"
