@@ -107,7 +107,7 @@ def complete(error: AssistantError, failure_context: FailureContext, *, is_resum
         todos.append(f"Findings: {failure_context.findings}.")
     error.happened = f"{escaped(failure_context.doing)}: {error.happened}"
     error.safe = safe
-    error.todo = " ".join(filter(None, [*todos, f"Runbook: {RUNBOOK}#{anchor_of(error)}"]))
+    error.todo = " ".join([*todos, f"Runbook: {RUNBOOK}#{anchor_of(error)}"])
     error.args = (error.happened,)
 
 

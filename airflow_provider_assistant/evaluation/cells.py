@@ -109,7 +109,7 @@ def check_column_names(columns: Iterable[str], key_columns: Collection[str] = ()
         meant = similar_expectation(name)
         if meant is None or name in key_columns:
             continue
-        # Beside the expectation itself, a column with other words is a column of its own.
+        # If the expectation itself is there too, a column with other words is not a misspelt one.
         if meant in names and _words(name) != _words(meant):
             continue
         raise AssistantInputError(

@@ -177,13 +177,14 @@ def _not_compared(rule: Rule, figures: Figures) -> RuleVerdict:
     """Return the verdict on a comparison without anything to compare with."""
     if figures.compared(rule.base):
         return _no_data(rule, f"the earlier runs share no question that has a value with this one. {_AFTER_A_CHANGE}")
-    reason = f"the earlier runs have no {rule.base}"
     names = figures.criteria.scorers_of(rule.base)
     changed = {name for one in figures.earlier for name in figures.changed_judges(one, names)}
-    if changed:
-        reason = f"the earlier runs had another model, rubric or prompt for {', '.join(sorted(changed))}"
     if not figures.earlier:
         reason = "there is no earlier run yet; the next run compares with this one"
+    elif changed:
+        reason = f"the earlier runs had another model, rubric or prompt for {', '.join(sorted(changed))}"
+    else:
+        reason = f"the earlier runs have no {rule.base}"
     return _verdict(rule, "not_judged", None, reason)
 
 

@@ -129,7 +129,7 @@ def _with_quoted_tags(text: str) -> str:
         before = found[0] if found else ""
         value = line.removeprefix(before)
         if not before.strip() and _ONLY_TAGS.fullmatch(line):
-            # In a text of several lines, this is no comment, so the tag stays in the text.
+            # YAML takes this for a comment, but not within a text of several lines, where the tag stays.
             lines.append(f"{before}# {value}")
         elif before.strip() and _TAG.search(value) and not value.startswith(("'", '"', "|", ">")):
             lines.append(before + json.dumps(value, ensure_ascii=False))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from airflow_provider_assistant.ledger import Known, ScopeLedger
@@ -24,7 +25,8 @@ async def attempts_elsewhere(
     end, pause = loop.time() + LONGEST, FIRST_PAUSE
     while keys:
         known = ledger.known(keys)
-        are_sent = any(attempt.is_alive for attempts in known.values() for attempt in attempts)
+        attempts = itertools.chain.from_iterable(known.values())
+        are_sent = any(attempt.is_alive for attempt in attempts)
         remaining = end - loop.time()
         if not are_sent or is_stopped() or remaining <= 0:
             return known

@@ -27,11 +27,17 @@ LISTED = 5
 CHANGES: tuple[Action, ...] = ("send", "share", "revive", "twin")
 
 _COLUMNS = ", ".join(PlannedRow._fields)
-_DEFAULTS = {name: "NULL" if value is None else repr(value) for name, value in PlannedRow._field_defaults.items()}
+
+
+def _literal(value: object) -> str:
+    """Return the default of a field for SQLite, which reads the other literals of Python."""
+    return "NULL" if value is None else repr(value)
+
+
 _SCHEMA = f"""
 CREATE TABLE rows (
     number INTEGER PRIMARY KEY, key, content_hash, group_name,
-    {", ".join(f"{name} DEFAULT {value}" for name, value in _DEFAULTS.items())}
+    {", ".join(f"{name} DEFAULT {_literal(value)}" for name, value in PlannedRow._field_defaults.items())}
 );
 CREATE TABLE documents (key TEXT PRIMARY KEY, label, remote_id, group_name, sibling);
 """

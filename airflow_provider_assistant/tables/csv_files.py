@@ -213,8 +213,9 @@ def _doubt(line: int, cause: str) -> NoReturn:
 
 def _problem_of(error: Mapping[str, Any]) -> str:
     option = error["loc"][0] if error["loc"] else ""
-    is_unknown = error["type"] == "extra_forbidden"
-    return f"there is no option {option!r}" if is_unknown else f"{option}: {error['msg'].removeprefix('Value error, ')}"
+    if error["type"] == "extra_forbidden":
+        return f"there is no option {option!r}"
+    return f"{option}: {error['msg'].removeprefix('Value error, ')}"
 
 
 def _header(first: _Record, options: CsvOptions, path: StoragePath, encoding: str, delimiter: str) -> list[str]:

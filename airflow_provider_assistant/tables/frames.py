@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def is_frame(source: Any) -> bool:
-    """Return whether a source provides Arrow data, or is a Series, which older versions of pandas do not provide."""
+    """Return whether a source provides Arrow data. A Series counts, although older ones of pandas provide none."""
     kind = type(source)
     is_series = kind.__name__ == "Series"
     return is_series or hasattr(kind, "__arrow_c_stream__") or hasattr(kind, "__arrow_c_array__")
