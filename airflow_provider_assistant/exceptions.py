@@ -328,7 +328,7 @@ class AssistantWarehouseError(AssistantError):
     Another process has locked it, it cannot be reached, or it rejects the rows.
     """
 
-    default_safe = "The transaction was rolled back: the warehouse is unchanged."
+    default_safe = "The rows of the warehouse are unchanged."
     default_todo = "Close other writers of the database or correct its connection, then run the task again."
 
 

@@ -7,14 +7,16 @@ import json
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
-
-from airflow.providers.common.compat.sdk import ObjectStoragePath
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.knowledge.rows import COLUMNS, DocumentRow
 from airflow_provider_assistant.source_account import ACCOUNT, AccountedRows, SourceAccount
+from airflow_provider_assistant.storage.opening import object_storage_path
 from airflow_provider_assistant.storage.write import replace_bytes
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 # Rows in memory. A file is at most 10 MB, and a chunk a few kilobytes.
 BATCH = 1000
@@ -62,7 +64,7 @@ def write_documents(rows: Iterable[DocumentRow], path: str | Path | ObjectStorag
             account = rows.account if isinstance(rows, AccountedRows) else SourceAccount()
             writer.add_key_value_metadata({ACCOUNT: json.dumps(account.as_dict()).encode()})
         file.seek(0)
-        replace_bytes(file.read(), ObjectStoragePath(str(path)))
+        replace_bytes(file.read(), object_storage_path(str(path)))
     return {"path": str(path), "rows": count, "left_out": account.count}
 
 

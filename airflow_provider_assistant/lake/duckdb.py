@@ -76,7 +76,7 @@ def load(path: str, schema: str, root: str, lake: Mapping[str, Mapping[date, Day
             _check_files(connection, object_storage_path(root), lake)
             return _counted(connection, schema, lake)
     except (duckdb.Error, OSError) as error:
-        raise AssistantWarehouseError(f"{path}: {error}", safe=NOTHING_CHANGED) from error
+        raise AssistantWarehouseError(f"{path}: {error}", safe=AssistantWarehouseError.default_safe) from error
 
 
 def _definitions(schema: str, root: ObjectStoragePath, lake: Mapping[str, Any]) -> dict[str, str]:
@@ -93,8 +93,9 @@ def _view_of_files(name: str, root: ObjectStoragePath, *, has_files: bool) -> st
     if has_files:
         options = "hive_partitioning = true, union_by_name = true"
         rows += f" UNION ALL BY NAME SELECT * FROM read_parquet({_files(root, name)}, {options})"  # noqa: S608 (quoted)
-        # A file that is not one of the dataset lacks the column.
-        rows += f" WHERE {OWNER} IS NOT NULL"
+        # A file that is not one of the dataset lacks such a column.
+        required = next(field.name for field in dataset_of(name).schema() if not field.nullable)
+        rows += f" WHERE {quoted(required)} IS NOT NULL"
     return f"SELECT {', '.join(map(quoted, types))} FROM ({rows})"  # noqa: S608 (quoted)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from airflow.providers.common.compat.sdk import ObjectStoragePath
 
-# A column that every file of every dataset has, and that is null in no row.
+# A column that every file of every dataset has.
 OWNER = "service"
 _FOLDER = re.compile(r"date=(\d{4}-\d{2}-\d{2})")
 # What object storages call the version of a file, the most exact name first. For a local file, it is the time of its

@@ -252,6 +252,6 @@ def _explained(error: Exception, engine: sa.Engine) -> AssistantWarehouseError:
     reason = lines[0] if lines else type(error).__name__
     known = todo_of(error)
     todo = f"{known} Then run the task again." if known else AssistantWarehouseError.default_todo
-    # default_safe says that the transaction was rolled back.
+    # default_safe is true: the transaction was rolled back.
     safe = AssistantWarehouseError.default_safe
     return AssistantWarehouseError(f"{engine.url.render_as_string(hide_password=True)}: {reason}", safe=safe, todo=todo)

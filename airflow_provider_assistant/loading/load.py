@@ -18,6 +18,7 @@ from typing import Any
 from airflow_provider_assistant.api.document_routes import DocumentRoutes, described
 from airflow_provider_assistant.api.document_state import DEFAULT_WORDS
 from airflow_provider_assistant.api.replies import ApiReply, CreatedDocument
+from airflow_provider_assistant.client.cancellation import CancellableRunner
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantError, AssistantLedgerError
@@ -42,6 +43,7 @@ from airflow_provider_assistant.texts import counted, escaped
 
 # A load stops if the service rejects this many first rows, and has accepted none before: the mapping is wrong.
 FIRST_ROWS = 25
+STOPPED = "the load was ended from outside; a retry goes on with the others"
 
 log = logging.getLogger(__name__)
 
@@ -114,8 +116,10 @@ class Load:
             on_outcome=self._count,
             on_lost=lambda item: self._elsewhere.append(item.claim.key),
             outcome_of=self._outcome_of,
-            stopped="the load was ended from outside; a retry goes on with the others",
+            stopped=STOPPED,
         )
+        # Ends what comes after sending.
+        self._runner = CancellableRunner(STOPPED)
         self._report = Report(findings, job.routes.words if job.routes else DEFAULT_WORDS)
         self._created: list[str] = []
         self._stale: list[Mapping[str, Any]] = []
@@ -132,8 +136,9 @@ class Load:
         return self._sender.cause
 
     def cancel(self) -> None:
-        """Stop sending and end the load within a few seconds. A signal handler may call this."""
+        """Stop sending or changing the site, within a few seconds. A signal handler may call this."""
         self._sender.cancel()
+        self._runner.cancel()
 
     async def run(self) -> LoadCounts:
         """
@@ -173,9 +178,7 @@ class Load:
         if plan.actions()["send"]:
             await self._send(plan, rows)
         if not self._sender.breaker.is_open:
-            self._settle_twins(plan)
-            await self._count_elsewhere(plan)
-            await self._change_site(plan, looks_for_gone)
+            await self._runner.arun(self._after_sending(plan, looks_for_gone))
         if self._sender.breaker.error:
             raise self._sender.breaker.error
 
@@ -299,6 +302,13 @@ class Load:
             return
         self._sender.breaker.open(wrong_mapping(counts.rejected, reason))
 
+    # -- after the rows were sent ----------------------------------------------------------------
+
+    async def _after_sending(self, plan: Plan, looks_for_gone: bool) -> None:
+        self._settle_twins(plan)
+        await self._count_elsewhere(plan)
+        await self._change_site(plan, looks_for_gone)
+
     def _settle_twins(self, plan: Plan) -> None:
         """Give rows of equal content the document of the row that was sent for all of them."""
         twins = list(plan.rows("twin"))
@@ -327,8 +337,6 @@ class Load:
             else:
                 self.counts.skipped += 1
                 self.left_to_others += 1
-
-    # -- after the last request ----------------------------------------------------------------------
 
     async def _change_site(self, plan: Plan, looks_for_gone: bool) -> None:
         """Record what is gone, and make the site equal to the source."""

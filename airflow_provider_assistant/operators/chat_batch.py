@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import Context
 from airflow_provider_assistant import parameters
 from airflow_provider_assistant.asking.answers import STATUSES, check_owner, reason_of_stop, rows_of_dataset
 from airflow_provider_assistant.failures import FailureContext, explained
-from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
+from airflow_provider_assistant.hooks.task_parameters import Checks, check_given
 from airflow_provider_assistant.keys import key_names
 from airflow_provider_assistant.lake import datasets
 from airflow_provider_assistant.ledger import Ledger, RunRef
@@ -161,11 +161,9 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         :raises AssistantAPIError: The service answered 401, 403, 404 or 405, which stopped the task at once.
         :raises AssistantLedgerError: The ledger cannot be used.
         """
-        check_rendered(self, context)
         return self._ask(context)
 
     @explained
-    @recorded_as("chat_batch")
     def execute_complete(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """
         Write the answers after a deferral.
@@ -176,9 +174,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         :raises AssistantError: The same errors as :meth:`execute`.
         """
         restore_attributes(self, event)
-        check_rendered(self, context)
-        raise_failure(event)
-        return self._ask(context, event or {})
+        return self._resume(context, event)
 
     def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
         """Return the target and the counts of this try, for the log lines of a failure."""
@@ -220,6 +216,11 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
     def lineage_inputs(self) -> Sequence[LineageDataset]:
         """Return the files with the questions, and the chat asset of the site."""
         return [*super().lineage_inputs(), LineageDataset(self.asset_uri("chat"))]
+
+    @recorded_as("chat_batch")
+    def _resume(self, context: Context, event: Mapping[str, Any] | None) -> dict[str, Any]:
+        raise_failure(event)
+        return self._ask(context, event or {})
 
     def _ask(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """

@@ -25,7 +25,6 @@ from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.task_parameters import (
     Checks,
     check_given,
-    check_rendered,
     is_template,
     naming_task,
 )
@@ -196,7 +195,6 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         :raises AssistantGateFailedError: The gate failed, and ``on_fail`` is ``fail``. All files are written. Airflow
             does not retry the task.
         """
-        check_rendered(self, context)
         # Imported here because numpy and the models are slow to import, and Airflow parses DAG files every few seconds.
         from airflow_provider_assistant.evaluation.golden import read_cases
         from airflow_provider_assistant.evaluation.run import EvaluationJob, evaluate

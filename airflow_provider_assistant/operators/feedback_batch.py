@@ -17,7 +17,7 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.feedback.ratings import outcome_of_rating
-from airflow_provider_assistant.hooks.task_parameters import check_given, check_rendered
+from airflow_provider_assistant.hooks.task_parameters import check_given
 from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.loading.findings import Finding, FindingsFile
 from airflow_provider_assistant.operators.message import AssistantLedgerOperator
@@ -93,7 +93,6 @@ class AssistantRateAnswersOperator(AssistantLedgerOperator):
         :raises AssistantLedgerError: The ledger cannot be used.
         :raises AssistantError: Any other error.
         """
-        check_rendered(self, context)
         from airflow_provider_assistant.feedback.rules import rate
 
         self._findings = None

@@ -9,7 +9,7 @@ from typing import Any
 from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_assistant.failures import explained
-from airflow_provider_assistant.hooks.task_parameters import check_given, check_rendered
+from airflow_provider_assistant.hooks.task_parameters import check_given
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.settle import prune
 from airflow_provider_assistant.operators.base import AssistantBaseOperator
@@ -53,7 +53,7 @@ class AssistantRetentionOperator(AssistantBaseOperator):
 
     @explained
     @recorded_as("retention")
-    def execute(self, context: Context) -> dict[str, Any]:
+    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
         """
         Delete what is old.
 
@@ -62,7 +62,6 @@ class AssistantRetentionOperator(AssistantBaseOperator):
             datasets; and ``evaluations``, of evaluations.
         :raises AssistantLedgerError: The ledger cannot be changed.
         """
-        check_rendered(self, context)
         from airflow_provider_assistant.erasure import retention
 
         before = datetime.now(UTC) - timedelta(days=self.days)

@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import Context
 from sqlalchemy.engine import Connection
 
 from airflow_provider_assistant.failures import explained
-from airflow_provider_assistant.hooks.task_parameters import check_given, check_rendered
+from airflow_provider_assistant.hooks.task_parameters import check_given
 from airflow_provider_assistant.lake.datasets import FEEDBACK, REQUESTS, TRIES, Dataset
 from airflow_provider_assistant.lake.files import Written, days_of
 from airflow_provider_assistant.lake.rows import rows_table
@@ -72,7 +72,6 @@ class LedgerExportOperator(ExportOperator):
         :raises AssistantLedgerError: The ledger cannot be read, or would be a file that the workers do not share.
         :raises AssistantInputError: ``date`` is not a date.
         """
-        check_rendered(self, context)
         last = self.day(context)
         zone = zone_of_run(self.timezone, context)
         written: list[Written] = []

@@ -7,7 +7,6 @@ from typing import Any
 from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_assistant.failures import explained
-from airflow_provider_assistant.hooks.task_parameters import check_rendered
 from airflow_provider_assistant.lake.datasets import LIMITS
 from airflow_provider_assistant.operators.tries import recorded_as
 from airflow_provider_assistant.transfers.replies import ReplyExportOperator
@@ -38,7 +37,6 @@ class AssistantLimitsToParquetOperator(ReplyExportOperator):
         :raises AssistantInputError: ``date`` is not a date, and nothing was sent.
         :raises AssistantError: The limits cannot be read, and nothing was written; or the file cannot be written.
         """
-        check_rendered(self, context)
         # A date that is none is an error before the request.
         self.day(context)
         tenant_id = self.hook.resolve_tenant_id()

@@ -7,15 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import Context, ObjectStoragePath
+from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.failures import FailureContext, explained
-from airflow_provider_assistant.hooks.task_parameters import check_given, check_rendered
+from airflow_provider_assistant.hooks.task_parameters import check_given
 from airflow_provider_assistant.lake.datasets import dataset_of
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.operators.base import AssistantBaseOperator
 from airflow_provider_assistant.operators.tries import recorded_as
+from airflow_provider_assistant.storage.opening import object_storage_path
 from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
@@ -92,7 +93,6 @@ class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
         :raises AssistantWarehouseError: The warehouse cannot be opened or written, or a file cannot be read or is not
             one of a dataset. No rows have changed.
         """
-        check_rendered(self, context)
         from airflow_provider_assistant.lake import warehouse
 
         days = warehouse.days_to_load(self.output_path, self.datasets)
@@ -161,13 +161,10 @@ class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
 
     def lineage_inputs(self) -> Sequence[LineageDataset]:
         """Return the datasets that were loaded."""
-        root = ObjectStoragePath(self.output_path)
+        root = object_storage_path(self.output_path)
         return [LineageDataset(str(root / dataset)) for dataset in self.loaded_datasets]
 
     def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
-        """Return the warehouse and its state, for the log lines of a failure."""
+        """Return the warehouse, for the log lines of a failure."""
         target = f"connection {self.conn_id!r}" if self.conn_id else self.database
-        return FailureContext(
-            f"load of {self.output_path} into the warehouse ({target})",
-            "Nothing was changed: the load is one transaction, and it was rolled back.",
-        )
+        return FailureContext(f"load of {self.output_path} into the warehouse ({target})")

@@ -12,7 +12,7 @@ from airflow_provider_assistant import parameters
 from airflow_provider_assistant.api.privacy import without_addresses
 from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.failures import explained
-from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
+from airflow_provider_assistant.hooks.task_parameters import Checks, check_given
 from airflow_provider_assistant.lake.datasets import DATASETS, Dataset, dataset_of
 from airflow_provider_assistant.lake.warehouse import views
 from airflow_provider_assistant.operators.tries import recorded_as
@@ -71,7 +71,6 @@ class AssistantReadToParquetOperator(ReplyExportOperator):
         :raises AssistantInputError: A parameter is invalid, and nothing was sent.
         :raises AssistantError: The route cannot be read, and nothing was written; or the file cannot be written.
         """
-        check_rendered(self, context)
         # A date that is none is an error before the request.
         self.day(context)
         reply = self.hook.call("GET", self.path)

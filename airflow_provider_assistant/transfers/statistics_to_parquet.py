@@ -8,7 +8,6 @@ from typing import Any
 from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_assistant.failures import explained
-from airflow_provider_assistant.hooks.task_parameters import check_rendered
 from airflow_provider_assistant.lake.datasets import STATISTICS, STATISTICS_RAW
 from airflow_provider_assistant.lake.rows import rows_table
 from airflow_provider_assistant.observability.lineage import LineageDataset
@@ -44,7 +43,6 @@ class AssistantStatisticsToParquetOperator(ReplyExportOperator):
         :raises AssistantInputError: ``date`` is not a date, and nothing was sent.
         :raises AssistantError: The statistics cannot be read, and nothing was written; or a file cannot be written.
         """
-        check_rendered(self, context)
         # A date that is none is an error before the request.
         day = self.day(context)
         site_id = self.hook.resolve_site_id()

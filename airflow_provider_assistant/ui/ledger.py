@@ -49,8 +49,8 @@ def read(query: Callable[[sa.Connection], T]) -> tuple[T | None, str | None]:
         return None, str(error)
     except AssistantLedgerError as error:
         return None, f"The ledger cannot be read: {error}"
-    except sa.exc.SQLAlchemyError as error:
-        # Messages may contain parts of the connection.
+    except (sa.exc.SQLAlchemyError, ValueError) as error:
+        # A ValueError is that of a damaged value. Messages may contain parts of the connection.
         cause = type(getattr(error, "orig", None) or error).__name__
         log.warning("The ledger %s cannot be read: %s", name, cause)
         return None, (

@@ -210,7 +210,7 @@ def test_a_reader_that_is_idle_in_a_transaction_delays_nobody(on_postgres):
         assert values(on_postgres) == [1, 2]
         # After an upgrade, a view is replaced, for which the load waits.
         on_postgres.run("COMMENT ON VIEW assistant.latency_daily IS 'earlier'")
-        with pytest.raises(AssistantWarehouseError, match=r"lock timeout.*is unchanged"):
+        with pytest.raises(AssistantWarehouseError, match=r"lock timeout.*unchanged"):
             on_postgres.load(lock_timeout=0.1)
     on_postgres.load()
 
@@ -333,11 +333,11 @@ def test_files_that_are_not_a_warehouse_are_left_alone(on_duckdb, tmp_path):
     for name, content in contents.items():
         on_duckdb.file = tmp_path / f"{name}.db"
         on_duckdb.file.write_bytes(content)
-        with pytest.raises(AssistantWarehouseError, match=rf"{name}\.db.*Nothing was changed"):
+        with pytest.raises(AssistantWarehouseError, match=rf"{name}\.db.*are unchanged"):
             on_duckdb.load()
         assert on_duckdb.file.read_bytes() == content
     on_duckdb.file = tmp_path
-    with pytest.raises(AssistantWarehouseError, match="Nothing was changed"):
+    with pytest.raises(AssistantWarehouseError, match="are unchanged"):
         on_duckdb.load()
 
 
@@ -378,7 +378,7 @@ def test_another_process_that_keeps_the_file_open_is_an_error(on_duckdb, monkeyp
         [sys.executable, "-c", HOLDS, str(on_duckdb.file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as holder:
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(AssistantWarehouseError, match=r"lock on file.*Nothing was changed"):
+        with pytest.raises(AssistantWarehouseError, match=r"lock on file.*are unchanged"):
             on_duckdb.load()
         holder.communicate()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -48,10 +49,14 @@ def in_use(contents: dict[str, str]) -> list[tuple[str, str]]:
     return sorted((f"What is {key}?", answer) for key, answer in contents.items())
 
 
-def load(contents: dict[str, str], *, run_id: str = "run", map_index: int = -1, **options):
-    options = {**EQUAL, **options}
-    operator = AssistantLoadQAOperator(task_id="load", source=rows_of(contents), **options)
+def load_of(contents: dict[str, str], **options) -> AssistantLoadQAOperator:
+    operator = AssistantLoadQAOperator(task_id="load", source=rows_of(contents), **{**EQUAL, **options})
     operator.render_template_fields({})
+    return operator
+
+
+def load(contents: dict[str, str], *, run_id: str = "run", map_index: int = -1, **options):
+    operator = load_of(contents, **options)
     return operator.execute(task_context("load", run_id=run_id, map_index=map_index))
 
 
@@ -158,6 +163,27 @@ def test_a_key_without_the_permission_stops_the_load(monkeypatch):
         with pytest.raises(AssistantPermissionError):
             load({"a": "one"}, run_id="second")
         assert len(site.documents) == 2
+
+
+def test_a_load_that_is_ended_while_it_changes_the_site_stops_and_a_retry_goes_on(monkeypatch):
+    with DocumentSite() as site:
+        monkeypatch.setenv(CONN, site.connection())
+        load({"a": "1", "b": "2", "c": "3"})
+        operator, has_ended = load_of({"a": "one"}), threading.Event()
+
+        def kill(_number: int, _method: str, path: str) -> None:
+            if "bulk" in path:
+                operator.on_kill()
+                has_ended.wait(5)
+
+        site.before = kill
+        with pytest.raises(AssistantIncompleteError, match="ended from outside"):
+            operator.execute(task_context("load", run_id="second"))
+        has_ended.set()
+        assert "delete" not in {change.action for change in site.changes}
+        site.before = lambda *_: None
+        load({"a": "one"}, run_id="second")
+        assert site.in_use() == in_use({"a": "one"})
 
 
 CHANGES = [

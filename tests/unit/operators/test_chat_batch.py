@@ -590,6 +590,16 @@ def test_what_the_trigger_could_not_note_down_is_fetched_by_the_worker(service, 
     assert service.posts(SUBMIT) == 5
 
 
+def test_a_task_that_is_rendered_differently_when_it_resumes_is_that_which_was_deferred(service, connection, output):
+    service.behave(processing_seconds=NEVER)
+    deferral = deferred(many(2), output)
+    service.behave(processing_seconds=0)
+    event = event_of(deferral.trigger)
+    other = {"site_id": "other", "assistant_conn_id": "no_such_connection"}
+    assert resumed(many(2), output.with_name("other.parquet"), event, **other)["complete"] == 2
+    assert len(rows_of(output)) == 2
+
+
 def test_a_triggerer_that_cannot_reach_the_folder_says_what_to_do(service, connection, output, tmp_path, monkeypatch):
     service.behave(processing_seconds=NEVER)
     deferral = deferred(many(2), output)
