@@ -171,7 +171,7 @@ def reply_of(
     """
     Return the reply to a call.
 
-    If the body of a success says that the call failed, it means what the status would that it describes.
+    If the body of a success describes a failure, it counts as a response with the status of that failure.
 
     :param outcome: The response, or the error of the transport if there is none.
     :param info: The attempts so far; the status, the text and the links are set here.

@@ -41,7 +41,7 @@ from airflow_provider_assistant.exceptions import (
 from airflow_provider_assistant.ledger import Claim, Ledger, Outcome, Scope, chats, key_of
 from airflow_provider_assistant.loading.decide import ELSEWHERE
 from airflow_provider_assistant.loading.options import MAX_BACKOFF
-from airflow_provider_assistant.sending.decide import Item
+from airflow_provider_assistant.sending.outcomes import Item
 from airflow_provider_assistant.sending.sender import Sender
 from airflow_provider_assistant.texts import counted
 
@@ -71,7 +71,7 @@ class Batch:
         scope = Scope(job.site, "chat", key_of(job.scope, job.mode))
         self._scope_ledger = ledger.of(scope, job.task, job.run)
         self._state = state_of(job.output, job.scope)
-        self._is_new = questions is not None
+        self._is_resumed = questions is None
         if questions is None:
             questions = self._state.read_questions()
         else:
@@ -96,10 +96,10 @@ class Batch:
         :raises AssistantStorageError: The batch state cannot be written, and nothing was sent.
         """
         with self._scope_ledger:
-            if self._is_new:
-                self._begin(published(self._job.output, self._job.scope))
-            else:
+            if self._is_resumed:
                 self._read_earlier(self._state.read())
+            else:
+                self._begin(published(self._job.output, self._job.scope))
             yield self
 
     def run(self, *, waits: bool = True, on_progress: Callable[[int, int], None] | None = None) -> bool:
@@ -235,7 +235,7 @@ class Batch:
         retries = self._job.on_ambiguous == "retry"
         client = AssistantClient(self._job.settings.retrying(max_backoff=MAX_BACKOFF, retry_ambiguous=retries))
         # The trigger has waited for the open requests of a task that was deferred.
-        waited = not self._is_new
+        waited = self._is_resumed
         async with client, Writer(self._state) as writer:
             self._writer = writer
             self._now = client.now
@@ -283,6 +283,7 @@ class Batch:
                 elif waits:
                     await poller.finish()
         finally:
+            # With the number of their polls.
             for request in poller.open.values():
                 self._writer.add(request)
         if waits:
@@ -293,7 +294,7 @@ class Batch:
         sender = self._sender = Sender(
             self._scope_ledger,
             client,
-            on_outcome=self._count,
+            on_outcome=self._submitted,
             on_lost=lambda item: self._not_submitted(item, f"skipped: {ELSEWHERE}"),
         )
         giving_up: asyncio.Task[None] | None = None
@@ -339,7 +340,8 @@ class Batch:
         if self._sender:
             self._sender.breaker.open(error)
 
-    def _count(self, item: Item, outcome: Outcome, reply: ApiReply | None) -> None:
+    def _submitted(self, item: Item, outcome: Outcome, reply: ApiReply | None) -> None:
+        """Poll the request of a question, or keep its answer, or the reason why it has none."""
         if reply is None:
             # A reason begins with its kind, such as "rejected: …".
             self._not_submitted(item, f"{outcome.state}: {outcome.error or ''}")

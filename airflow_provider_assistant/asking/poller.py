@@ -16,7 +16,7 @@ from airflow_provider_assistant.asking.wait import Wait
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.observability import metrics
-from airflow_provider_assistant.sending.decide import NotSentError
+from airflow_provider_assistant.sending.outcomes import NotSentError
 
 log = logging.getLogger(__name__)
 

@@ -61,19 +61,17 @@ class AiohttpTransport(HttpLibrary, AsyncTransport):
 
     def __init__(self, settings: ClientSettings) -> None:
         super().__init__(settings)
-        # The open connections, and as many slots.
-        self._pool: tuple[aiohttp.ClientSession, asyncio.Semaphore] | None = None
+        self._session: aiohttp.ClientSession | None = None
 
     async def exchange(self, call: Call[Any]) -> Response | AssistantError:
         """Send a call once, see :meth:`.Transport.exchange`."""
         import aiohttp
 
         settings = self._settings
-        session, slots = self._pool = self._pool or self._opened()
+        session = self._session = self._session or self._opened()
         attempt = None
         try:
-            # Waiting for a slot does not count.
-            async with slots, asyncio.timeout(settings.connect_timeout) as clock:
+            async with asyncio.timeout(settings.connect_timeout) as clock:
                 attempt = _Attempt(clock, settings.timeout_of(call))
                 _attempt.set(attempt)
                 with contextlib.ExitStack() as stack:
@@ -123,19 +121,19 @@ class AiohttpTransport(HttpLibrary, AsyncTransport):
 
     async def close(self) -> None:
         """Close the connections."""
-        pool, self._pool = self._pool, None
-        if pool:
-            await pool[0].close()
+        session, self._session = self._session, None
+        if session:
+            await session.close()
 
-    def _opened(self) -> tuple[aiohttp.ClientSession, asyncio.Semaphore]:
+    def _opened(self) -> aiohttp.ClientSession:
         import aiohttp
 
         connector_class, response_handler = _own_classes()
-        max_concurrency = self._settings.max_concurrency
-        connector = connector_class(limit=max_concurrency, keepalive_timeout=KEEPALIVE_SECONDS, ssl=self._tls)
+        # The throttle limits how many requests are in flight. Waiting here would count as connecting.
+        connector = connector_class(limit=0, keepalive_timeout=KEEPALIVE_SECONDS, ssl=self._tls)
         # aiohttp has no public way to say how a response is read.
         connector._factory = functools.partial(response_handler, loop=asyncio.get_running_loop())  # noqa: SLF001
-        session = aiohttp.ClientSession(
+        return aiohttp.ClientSession(
             connector=connector,
             headers=COMMON_HEADERS,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -147,7 +145,6 @@ class AiohttpTransport(HttpLibrary, AsyncTransport):
             max_field_size=MAX_HEAD_BYTES,
             max_headers=MAX_HEAD_BYTES,
         )
-        return session, asyncio.Semaphore(max_concurrency)
 
 
 async def _pieces(form: UploadForm, attempt: _Attempt) -> AsyncIterator[bytes]:

@@ -104,7 +104,7 @@ class AssistantClient:
         return _run_blocking(self._send_once(self._blocking, call))
 
     async def asend_once(self, call: Call[T]) -> T:
-        """Do the same under asyncio, however long the request has to wait for its turn."""
+        """Send one request under asyncio, without retries, however long it has to wait for its turn."""
         return await self._send_once(self._awaiting, call)
 
     async def _send(

@@ -261,6 +261,7 @@ class Throttle:
         async with self._turns[is_patient]:
             while wait := self._seconds_to_wait(is_patient=is_patient):
                 await self._wait(wait)
+        # Nothing is awaited before the request counts as in flight: the next one must see it.
         now = self.now()
         self.rate.sent(now)
         if not self._is_proven and not self.in_flight:

@@ -2,7 +2,7 @@
 The interface between a client and an HTTP library, and what both libraries send and read.
 
 :mod:`.httpx_transport` and :mod:`.aiohttp_transport` implement the interface. Tests implement it without a network, and
-give the transport to the client's constructor. The client redacts the API key from the outcomes of any transport.
+set it with :func:`.set_client_defaults`. The client redacts the API key from the outcomes of any transport.
 """
 
 from __future__ import annotations

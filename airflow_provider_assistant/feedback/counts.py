@@ -11,7 +11,7 @@ from airflow_provider_assistant.feedback.ratings import REPEATED, Rating
 from airflow_provider_assistant.ledger import Known, ScopeLedger
 from airflow_provider_assistant.loading.findings import Finding, Kind
 from airflow_provider_assistant.sending.batch import Result
-from airflow_provider_assistant.sending.decide import Item
+from airflow_provider_assistant.sending.outcomes import Item
 from airflow_provider_assistant.texts import counted
 
 # What became of the row of an answer, and how the log says it.

@@ -9,7 +9,7 @@ from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.payloads import Feedback, checked
 from airflow_provider_assistant.api.ratings import RatingReply
 from airflow_provider_assistant.ledger import Claim, Known, Outcome, hash_of, key_of
-from airflow_provider_assistant.sending.decide import Item, outcome_of_reply
+from airflow_provider_assistant.sending.outcomes import Item, outcome_of_reply
 
 REPEATED = "the request had been rated before, and the service keeps its first rating"
 _EFFECTS = frozenset({"created", "claimed", "ambiguous"})

@@ -85,7 +85,7 @@ def split_documents(
 
     The title of a chunk is the title of the document and the headings above the chunk, as plain text. A heading
     without text below is a chunk that contains the heading. What readers cannot read, such as a rule or a badge, is no
-    chunk; its words are counted. A row without key stays as it is, so that a load rejects it.
+    chunk; its words are counted. A row with a blank key is returned without one, so that a load rejects it.
 
     :param rows: The documents.
     :param size: Maximum length of a chunk's text, in characters or what ``length`` counts. Default: 2,000.
@@ -101,6 +101,7 @@ def split_documents(
         raise AssistantInputError(f"cite must contain '{{url}}', not {cite!r}", field="cite")
 
     def chunks(account: SourceAccount) -> Iterator[DocumentRow]:
+        # By the hash of the key, which takes less memory.
         repetitions: Counter[int] = Counter()
         for row in rows:
             if not (row["key"] or "").strip():

@@ -52,7 +52,7 @@ class Dataset:
         return tuple(name for name, column in self.columns.items() if "@" in column.split(" ", 1)[0])
 
 
-# Whose rows they are. Every dataset has these columns.
+# Whose rows they are.
 _SITE_COLUMNS = {
     "service": "string! Name of the service: that of the connection, or else the host of its base URL",
     "site_id": "string! Site",

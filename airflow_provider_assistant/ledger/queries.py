@@ -51,22 +51,23 @@ def entries(
     """
     Return attempts, the latest claim first.
 
-    :param most: Look at so many matching attempts only, so that the time does not depend on their number. Default: all,
-        of which :data:`MOST` are counted.
+    :param most: If more attempts match, look at any of them, so many, and return the latest of those: the time does not
+        depend on their number. Default: look at all, and count :data:`MOST`.
     :return: A page of mappings with the columns of the table, and ``is_alive``: whether a task is sending it.
     """
-    query = _entries(connection, clock, selected)
-    if most is not None:
-        first = sa.select(_c.scope, _c.key, _c.number).where(*selected.conditions()).limit(most).subquery()
-        is_first = sa.and_(*(first.c[name] == _c[name] for name in ("scope", "key", "number")))
-        query = _entries(connection, clock, Filter()).join(first, is_first)
-    most = most or MOST
-    total = capped_count(connection, sa.select(_c.key).where(*selected.conditions()), most)
+    counted = most or MOST
+    total = capped_count(connection, sa.select(_c.key).where(*selected.conditions()), counted)
     if total <= offset:
         # To find nothing once more takes the longest.
-        return Page(min(total, most), total > most, [])
+        return Page(min(total, counted), total > counted, [])
+    if most is None:
+        query = _entries(connection, clock, selected)
+    else:
+        some = sa.select(_c.scope, _c.key, _c.number).where(*selected.conditions()).limit(most).subquery()
+        is_one = sa.and_(*(some.c[name] == _c[name] for name in ("scope", "key", "number")))
+        query = _entries(connection, clock, Filter()).join(some, is_one)
     page = query.order_by(_c.claimed_at.desc(), _c.scope, _c.key, _c.number).limit(limit).offset(offset)
-    return Page(min(total, most), total > most, dictionaries(connection, page))
+    return Page(min(total, counted), total > counted, dictionaries(connection, page))
 
 
 def all_entries(connection: sa.Connection, clock: Clock, selected: Filter) -> Iterator[Mapping[str, Any]]:

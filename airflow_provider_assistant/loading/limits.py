@@ -1,4 +1,4 @@
-"""The limits of the tenant: read once before the first request of a load, and logged. They stop nothing."""
+"""The limits of the tenant: read once before the rows of a load are sent, and logged. They stop nothing."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ from airflow_provider_assistant.loading.report import Report
 from airflow_provider_assistant.loading.rows import Rows
 from airflow_provider_assistant.loading.site import SiteChanges, check_routes
 from airflow_provider_assistant.loading.site_client import SiteClient
-from airflow_provider_assistant.sending.decide import Item, has_existed, outcome_of_reply
+from airflow_provider_assistant.sending.outcomes import Item, has_existed, outcome_of_reply
 from airflow_provider_assistant.sending.sender import Sender
 from airflow_provider_assistant.texts import counted, escaped
 
@@ -182,7 +182,7 @@ class Load:
         if self._sender.breaker.error:
             raise self._sender.breaker.error
 
-    # -- before the first request ----------------------------------------------------------------
+    # -- before the rows are sent ----------------------------------------------------------------
 
     def _read_documents(self, plan: Plan) -> bool:
         """Read the documents of the source, if the load looks for those that are gone. Return whether it does."""

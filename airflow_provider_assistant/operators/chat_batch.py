@@ -41,11 +41,11 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
     """
     Ask many questions in one task, each once, and write the answers to one Parquet file.
 
-    In ``async`` mode the task submits all questions (``POST …/chat/async``), and one trigger polls all requests
-    (``GET …/chat/requests/{request_id}``). The operator records every submission in the ledger before it sends it, and
-    saves every answer when it arrives: a retry, a cleared task or a restarted triggerer continues with the submitted
-    requests and asks only the remaining questions. A later try also submits questions again whose request failed or was
-    lost.
+    In ``async`` mode the task submits the questions (``POST …/chat/async``) and polls their requests (``GET
+    …/chat/requests/{request_id}``), those that are left in one trigger if it defers. The operator records every
+    submission in the ledger before it sends it, and saves every answer when it arrives: a retry, a cleared task or a
+    restarted triggerer continues with the submitted requests and asks only the remaining questions. A later try also
+    submits questions again whose request failed or was lost.
 
     The file has one row per question and repetition, with the columns of the source and those of the reference's
     section "What is in the file". The operator writes it even if the task fails.

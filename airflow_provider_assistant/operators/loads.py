@@ -147,7 +147,7 @@ class AssistantLoadOperator(AssistantOperator):
     @explained
     def execute(self, context: Context) -> dict[str, Any]:
         """
-        Create a document for each row that the ledger does not record as created.
+        Create a document for each row whose content the ledger does not record as created.
 
         :param context: Airflow's task context.
         :return: The counts ``rows = created + unchanged + skipped + rejected + ambiguous + failed``, ``drafts``,

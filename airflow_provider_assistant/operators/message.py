@@ -23,7 +23,7 @@ from airflow_provider_assistant.ledger import Claim, Kind, Known, Ledger, RunRef
 from airflow_provider_assistant.names import task_name
 from airflow_provider_assistant.operators.base import AssistantOperator
 from airflow_provider_assistant.sending.batch import Batch
-from airflow_provider_assistant.sending.decide import Item
+from airflow_provider_assistant.sending.outcomes import Item
 from airflow_provider_assistant.texts import counted
 
 OnAmbiguous: TypeAlias = Literal["retry", "skip", "fail"]

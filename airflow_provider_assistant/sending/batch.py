@@ -10,7 +10,7 @@ from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantLedgerError
 from airflow_provider_assistant.ledger import Outcome, ScopeLedger
-from airflow_provider_assistant.sending.decide import Item
+from airflow_provider_assistant.sending.outcomes import Item
 from airflow_provider_assistant.sending.sender import Sender
 
 

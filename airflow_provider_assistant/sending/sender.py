@@ -24,7 +24,7 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.ledger import Outcome, ScopeLedger
 from airflow_provider_assistant.sending.committer import Committer, finished
-from airflow_provider_assistant.sending.decide import Item, NotSentError, outcome_of_error, outcome_of_reply
+from airflow_provider_assistant.sending.outcomes import Item, NotSentError, outcome_of_error, outcome_of_reply
 
 # Consecutive rows that fail, after which the circuit breaker opens; at least max_concurrency.
 BREAKER = 25

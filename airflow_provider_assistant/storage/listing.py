@@ -135,7 +135,7 @@ def _names_below(
     account: SourceAccount,
     reason_skipped: Callable[[str], str | None],
 ) -> Iterator[str]:
-    """Yield the paths of the files below a folder; those of folders that are skipped or cannot match need not be."""
+    """Yield the paths of the files below a folder, but not all of those that are skipped or cannot match."""
     root = local_path(folder)
     if root is None:
         yield from _object_names(folder, pattern)

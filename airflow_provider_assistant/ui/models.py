@@ -197,7 +197,7 @@ class Entry(Model):
 
 class Entries(Paged):
     """
-    Entries of a list, the latest claim first; at most 1,000.
+    Entries of a list, the latest claim first. Of a list with more than 1,000, they are any 1,000.
 
     :param which: The list: the first one with entries, if the request names none.
     :param lists: Number of entries of all lists, each counted up to 1,000.

@@ -35,7 +35,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantServerError,
     AssistantTimeoutError,
 )
-from airflow_provider_assistant.sending.decide import NotSentError
+from airflow_provider_assistant.sending.outcomes import NotSentError
 from airflow_provider_assistant.triggers.chat import ended_request, event_of_wait
 from tests.virtual_time import now, simulated
 

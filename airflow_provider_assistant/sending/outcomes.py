@@ -1,4 +1,4 @@
-"""What a reply or an error means for the row that was sent. Nothing here does I/O."""
+"""What is sent for a row, and its outcome: what the reply or the error means for it. Nothing here does I/O."""
 
 from __future__ import annotations
 
