@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Generic, Self, TypeVar
 
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
+from airflow_provider_assistant.parsing.pages import Note
 from airflow_provider_assistant.texts import counted, escaped, shortened
 
 # Number of examples that are kept of each reason, and that a line of the log shows.
@@ -96,6 +97,14 @@ class SourceAccount:
     def count(self) -> int:
         """Number of files, pages, chunks and rows that were left out, without words of documents that were read."""
         return sum(left_out.count for left_out in self._left_out.values() if left_out.unit != "word")
+
+    def notes(self) -> list[Note]:
+        """Return what was left out, each with the first example."""
+        notes = []
+        for one in self.left_out:
+            name = one.examples[0] if one.examples else ""
+            notes.append(Note(one.unit, one.reason, one.is_expected, one.count, name))
+        return notes
 
     def log(self) -> None:
         """Log the account, with a warning for each reason that could hide lost content."""

@@ -125,9 +125,7 @@ def file_documents(
             root = str(source)
         skipped = SourceAccount()
         files = _files(source, root, skipped)
-        for left_out in skipped.left_out:
-            name = (left_out.examples or [""])[0]
-            yield Note(left_out.unit, left_out.reason, left_out.is_expected, left_out.count, name)
+        yield from skipped.notes()
         addresses = _Addresses(base_url, url_of, frozenset(files))
         with ChildParser() as parser:
             reader = _Reader(parser, {"select": select, "remove": remove}, root, now or datetime.now(UTC), addresses)

@@ -19,7 +19,7 @@ from airflow_provider_assistant.ledger.attempts import CHUNK, chunks
 from airflow_provider_assistant.loading.decide import Action, PlannedRow, decide
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.rows import RowBatch, Rows
-from airflow_provider_assistant.tables import Note
+from airflow_provider_assistant.parsing.pages import Note
 from airflow_provider_assistant.texts import counted
 
 LISTED = 5

@@ -29,7 +29,7 @@ from airflow_provider_assistant.loading.plan import Plan
 from airflow_provider_assistant.loading.rows import Rows
 from airflow_provider_assistant.loading.site_client import listed_documents
 from airflow_provider_assistant.loading.site_match import RowIndex, matches, texts_of_call, texts_of_document
-from airflow_provider_assistant.tables import Note
+from airflow_provider_assistant.parsing.pages import Note
 from airflow_provider_assistant.texts import counted
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from airflow_provider_assistant.ledger.attempts import chunks
 from airflow_provider_assistant.loading.findings import Finding, FindingsFile, Kind
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.plan import CHANGES, Plan
-from airflow_provider_assistant.tables import Note
+from airflow_provider_assistant.parsing.pages import Note
 from airflow_provider_assistant.texts import counted
 
 # Lists of the ledger, and the kind of their findings.
@@ -66,7 +66,7 @@ class Report:
     def notes(self, notes: Sequence[Note]) -> int:
         """List what the source left out and could hide lost content. Return the number of all that was left out."""
         for note in notes:
-            if not note.expected:
+            if not note.is_expected:
                 name = note.name if note.count == 1 else f"{note.name} and {note.count - 1} more"
                 reason = f"this {note.unit} {note.reason}"
                 if note.unit == "word":

@@ -15,7 +15,8 @@ from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputEr
 from airflow_provider_assistant.keys import key_label, short_label, whole_label
 from airflow_provider_assistant.ledger import hash_of
 from airflow_provider_assistant.loading.decide import PlannedRow
-from airflow_provider_assistant.tables import Batch, Note
+from airflow_provider_assistant.parsing.pages import Note
+from airflow_provider_assistant.tables import Batch
 from airflow_provider_assistant.tables.fingerprints import (
     bad_row_key,
     encoded,

@@ -17,8 +17,8 @@ from airflow_provider_assistant.keys import short_label
 from airflow_provider_assistant.ledger import hash_of
 from airflow_provider_assistant.loading.decide import PlannedRow
 from airflow_provider_assistant.loading.rows import RowBatch, RowStream, check_count
+from airflow_provider_assistant.parsing.pages import Note
 from airflow_provider_assistant.storage.opening import StoragePath, open_inside, reason_unreadable
-from airflow_provider_assistant.tables import Note
 from airflow_provider_assistant.tables.fingerprints import encoded
 from airflow_provider_assistant.texts import counted, storable
 

@@ -23,7 +23,6 @@ from airflow_provider_assistant.source_account import SourceAccount
 from airflow_provider_assistant.storage.listing import storage_files
 from airflow_provider_assistant.storage.opening import StoragePath
 from airflow_provider_assistant.storage.uploads import as_upload
-from airflow_provider_assistant.tables import notes_of
 
 
 class AssistantLoadRowsOperator(AssistantSourceOperator, AssistantLoadOperator):
@@ -170,7 +169,7 @@ class AssistantUploadFilesOperator(AssistantLoadOperator):
             storage_files(self.files, self.allowed_root, allow_empty=self.allow_empty, account=account),
             upload=self._upload,
             call=lambda upload: endpoints.upload_document(site_id, upload),
-            notes=notes_of(account),
+            notes=account.notes(),
             allowed_root=self.allowed_root,
             allow_empty=self.allow_empty,
         )

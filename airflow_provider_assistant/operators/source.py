@@ -11,8 +11,9 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 from airflow_provider_assistant.hooks.task_parameters import check_given
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.operators.base import AssistantOperator
+from airflow_provider_assistant.parsing.pages import Note
 from airflow_provider_assistant.storage.listing import listed_paths, split_glob
-from airflow_provider_assistant.tables import Batch, Columns, Note, read_rows
+from airflow_provider_assistant.tables import Batch, Columns, read_rows
 from airflow_provider_assistant.tables.untemplated import without_templating
 
 

@@ -11,10 +11,10 @@ Fields = dict[str, "str | list[str]"]
 _WORD = re.compile(r"\w+")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Note:
     """
-    Say what is not in the rows.
+    Say what is not in the rows of a source, for one reason.
 
     :param unit: What is counted: ``word``, ``file``, ``page``, ``sheet`` or ``chunk``, for example.
     :param reason: Why, as a predicate, such as ``is a draft``.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider_assistant.tables.batches import Batch, Columns, Note, notes_of
+from airflow_provider_assistant.tables.batches import Batch, Columns
 from airflow_provider_assistant.tables.sources import read_rows
 
-__all__ = ["Batch", "Columns", "Note", "notes_of", "read_rows"]
+__all__ = ["Batch", "Columns", "read_rows"]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import is_missing
-from airflow_provider_assistant.source_account import SourceAccount
+from airflow_provider_assistant.parsing.pages import Note
 from airflow_provider_assistant.texts import NOT_TEXT, did_you_mean, is_encodable
 
 # Rows of a batch, and the characters of text after which it is full.
@@ -21,26 +21,6 @@ _FIELD_ADVICE = (
     "if a field has the same value in all rows, pass constants={field: value} (--constant FIELD=VALUE)."
 )
 _KEY_ADVICE = "If a column has another name now, set key_columns (--key) or group_columns (--group) to it."
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """
-    Say what a source left out, for one reason.
-
-    :param unit: What was left out: ``row``, ``file``, ``page`` or ``chunk``.
-    :param reason: Why, as a predicate, such as ``is blank``.
-    :param name: Name of the first one, such as its path. Empty for none.
-    :param expected: Whether the owner of the source wants it left out, such as a draft. Otherwise
-        it could hide that content is lost.
-    :param count: Number of rows or files.
-    """
-
-    unit: str
-    reason: str
-    name: str
-    expected: bool
-    count: int = 1
 
 
 class Row(NamedTuple):
@@ -178,13 +158,6 @@ def _shown(name: Any) -> str:
     if not isinstance(name, str):
         return f"{name!r} ({type(name).__name__})"
     return name if name.isprintable() and name == name.strip() and name else repr(name)
-
-
-def notes_of(account: SourceAccount) -> list[Note]:
-    """Return what an account says was left out, as notes."""
-    return [
-        Note(one.unit, one.reason, (one.examples or [""])[0], one.is_expected, one.count) for one in account.left_out
-    ]
 
 
 def numbered(parts: Iterable[Part]) -> Iterator[Part]:

@@ -12,9 +12,10 @@ from typing import Annotated, Any, BinaryIO, NamedTuple, NoReturn, Self, TextIO
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.parsing.pages import Note
 from airflow_provider_assistant.source_account import SourceAccount
 from airflow_provider_assistant.storage.opening import StoragePath
-from airflow_provider_assistant.tables.batches import Columns, Note, Part, Row, batches_of_rows, notes_of
+from airflow_provider_assistant.tables.batches import Columns, Part, Row, batches_of_rows
 from airflow_provider_assistant.tables.text import ROW_LIMIT, open_text, too_long
 from airflow_provider_assistant.texts import counted, is_encodable
 
@@ -158,7 +159,7 @@ def read_csv(
     records = _records(text_file, options, delimiter)
     first = next((record for record in records if not record.is_blank), None)
     if first is None:
-        yield Note("file", "is empty", str(path), expected=False)
+        yield Note("file", "is empty", is_expected=False, name=str(path))
         return
     if options.header is not True:
         records = itertools.chain([first], records)
@@ -166,7 +167,7 @@ def read_csv(
     columns.check(header, repr(str(path)))
     table = _Table(header, path, options, delimiter)
     yield from batches_of_rows(table.rows(records), columns, str(path), text_file.encoding)
-    yield from notes_of(table.left_out)
+    yield from table.left_out.notes()
 
 
 def _records(text_file: TextIO, options: CsvOptions, delimiter: str) -> Iterator[_Record]:

@@ -15,7 +15,7 @@ from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputEr
 from airflow_provider_assistant.source_account import ACCOUNT, SourceAccount
 from airflow_provider_assistant.storage.listing import storage_files
 from airflow_provider_assistant.storage.opening import StoragePath, open_inside, reading, usable_path
-from airflow_provider_assistant.tables.batches import BATCH, Columns, Part, notes_of
+from airflow_provider_assistant.tables.batches import BATCH, Columns, Part
 from airflow_provider_assistant.tables.csv_files import CsvOptions, read_csv
 from airflow_provider_assistant.tables.frames import batches_of_arrow
 from airflow_provider_assistant.tables.json_files import read_json
@@ -67,7 +67,7 @@ def read_files(
     """
     account = SourceAccount()
     files = storage_files(paths, allowed_root, allow_empty=allow_empty, account=account)
-    yield from notes_of(account)
+    yield from account.notes()
     _check_no_tables([path for _name, path in files])
     given = {str(usable_path(path)) for path in paths}
     for name, path in files:
@@ -108,7 +108,7 @@ def _read_parquet(stack: ExitStack, file: BinaryIO, path: StoragePath, columns: 
     custom = metadata.metadata or {}
     # A file that write_documents() wrote.
     if ACCOUNT in custom:
-        yield from notes_of(SourceAccount.from_dict(json.loads(custom[ACCOUNT])))
+        yield from SourceAccount.from_dict(json.loads(custom[ACCOUNT])).notes()
     schema = metadata.schema.to_arrow_schema()
     columns.check(schema.names, repr(str(path)))
     names = columns.present(schema.names)

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, TextIO
 from airflow_provider_assistant import strict_json
 from airflow_provider_assistant.source_account import SourceAccount
 from airflow_provider_assistant.storage.opening import StoragePath
-from airflow_provider_assistant.tables.batches import Columns, Part, Row, batches_of_rows, notes_of
+from airflow_provider_assistant.tables.batches import Columns, Part, Row, batches_of_rows
 from airflow_provider_assistant.tables.text import ROW_LIMIT, open_text, too_long
 
 # Characters of the longest array.
@@ -55,7 +55,7 @@ def read_json(stack: ExitStack, file: BinaryIO, path: StoragePath, encoding: str
     if present:
         # Checked at the end: the first rows may lack a field that later ones have.
         columns.check(present, repr(str(path)))
-    yield from notes_of(left_out)
+    yield from left_out.notes()
 
 
 def _says_something(value: Any) -> bool:

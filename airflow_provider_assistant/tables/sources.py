@@ -13,7 +13,7 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.source_account import AccountedRows
 from airflow_provider_assistant.storage.listing import listed_paths
-from airflow_provider_assistant.tables.batches import Columns, Part, batches_of_mappings, notes_of, numbered
+from airflow_provider_assistant.tables.batches import Columns, Part, batches_of_mappings, numbered
 from airflow_provider_assistant.tables.csv_files import CsvOptions
 from airflow_provider_assistant.tables.files import read_files
 from airflow_provider_assistant.tables.frames import batches_of_frame, is_frame
@@ -86,7 +86,7 @@ def _read(source: Any, columns: Columns, read_paths: Callable[[list[Any]], Itera
                     yield from _read(part, columns, read_paths)
         if isinstance(source, AccountedRows):
             # Complete after the last row.
-            yield from notes_of(source.account)
+            yield from source.account.notes()
     else:
         raise _refused(source)
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.tables.batches import Note, Part
+from airflow_provider_assistant.parsing.pages import Note
+from airflow_provider_assistant.tables.batches import Part
 from airflow_provider_assistant.texts import cell_text, counted, shortened
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def read_columns(parts: Iterable[Part], texts: Iterable[str] = ()) -> SourceColu
     result = SourceColumns()
     for part in parts:
         if isinstance(part, Note):
-            level = logging.INFO if part.expected else logging.WARNING
+            level = logging.INFO if part.is_expected else logging.WARNING
             what = f"{counted(part.count, part.unit)} left out: {part.reason} ({part.name})"
             log.log(level, "Source: %s", shortened(what, 400))
             continue

@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any
 
 from airflow_provider_assistant.ledger import Claim, Ledger, Outcome
-from airflow_provider_assistant.tables import Note
+from airflow_provider_assistant.parsing.pages import Note
 from tests.benchmarks import batch_cases, evaluations, lake_cases, loads, posts
 from tests.benchmarks.measure import Figure, Size, alternated, ratio, rounded, worked
 from tests.benchmarks.service import Service

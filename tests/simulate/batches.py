@@ -129,7 +129,9 @@ class ChatBatch(Operation):
         # The timeout of a deferred task is stored as a time of day: a clock that is set back extends it.
         is_moved = self.deferrable and attempt.jump
         polls = Counter(one.item for one in ended.to("chat.request"))
-        most = (self.polls_of_one() + 1) * (1 + (attempt.end is not None))
+        # A request is also polled while the others are submitted.
+        most = max(self.polls_of_one(), ended.seconds / self.interval + 6) + 1
+        most *= 1 + (attempt.end is not None)
         assert not polls or is_moved or max(polls.values()) <= most, "the polls are bounded"
         longest = 2 * self.questions * self.seconds(world) + self.patience + 3 * world.timeout + 1300
         assert is_moved or attempt.outage or ended.seconds <= longest, "the time is bounded"

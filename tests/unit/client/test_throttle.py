@@ -427,7 +427,7 @@ def simulations():
             yield pytest.param(*bucket, latency, seed, marks=marks)
 
 
-@pytest.mark.parametrize(("burst", "rate", "most_refused", "latency", "seed"), simulations())
+@pytest.mark.parametrize(("burst", "rate", "most_refused", "latency", "seed"), list(simulations()))
 def test_a_limit_is_used_with_few_refusals(burst, rate, most_refused, latency, seed):
     """A load of half a minute, or of 300 requests if that takes longer."""
     seconds = max(SECONDS, 300 / rate)

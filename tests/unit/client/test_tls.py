@@ -139,7 +139,7 @@ def test_a_client_certificate_that_cannot_be_used_is_refused_by_its_field(exchan
         (pair[0], other[1], "KEY_VALUES_MISMATCH"),
         (pair[0], tmp_path / "missing", "No such file"),
         # OpenSSL does not ask for its password at the terminal.
-        (pair[0], encrypted, ""),
+        (pair[0], encrypted, "client_cert"),
     ):
         paths = {"client_cert": client_cert and str(client_cert), "client_key": client_key and str(client_key)}
         with pytest.raises(AssistantInputError, match=said) as refused:

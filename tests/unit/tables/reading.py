@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from airflow_provider_assistant.tables import Columns, Note, read_rows
+from airflow_provider_assistant.parsing.pages import Note
+from airflow_provider_assistant.tables import Columns, read_rows
 
 
 def columns(*required, key=(), optional=(), **options):

@@ -20,8 +20,9 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.operators.source import files_in
+from airflow_provider_assistant.parsing.pages import Note
 from airflow_provider_assistant.source_account import AccountedRows
-from airflow_provider_assistant.tables import Columns, Note, read_rows
+from airflow_provider_assistant.tables import Columns, read_rows
 from tests.unit.tables.reading import columns, read, rows_of
 
 ROWS = [{"title": "a", "n": 1, "more": None}, {"title": 'ü🕘\n"x"', "n": 2, "more": "x"}]
@@ -184,8 +185,8 @@ def test_what_earlier_steps_left_out_becomes_notes():
 
     parts = list(read_rows(AccountedRows(rows), TITLE))
     assert parts[1:] == [
-        Note("page", "has no text", "c.md", expected=False),
-        Note("page", "is a draft", "a.md", expected=True, count=2),
+        Note("page", "has no text", is_expected=False, name="c.md"),
+        Note("page", "is a draft", is_expected=True, count=2, name="a.md"),
     ]
 
 
