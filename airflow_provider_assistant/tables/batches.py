@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import is_missing
 from airflow_provider_assistant.parsing.pages import Note
-from airflow_provider_assistant.texts import NOT_TEXT, did_you_mean, is_encodable
+from airflow_provider_assistant.texts import NOT_TEXT, did_you_mean, escaped, is_encodable
 
 # Rows of a batch, and the characters of text after which it is full.
 BATCH, BATCH_CHARACTERS = 1000, 4 << 20
@@ -67,7 +67,7 @@ class Batch:
     def place(self, position: int) -> str:
         """Return the file and line, or the row number, of the row at this position in the batch."""
         if self.lines:
-            return f"{self.file}, line {self.lines[position]}"
+            return f"{escaped(self.file)}, line {self.lines[position]}"
         return f"row {self.start + position}"
 
     def problems_of(self, texts: Iterable[str], keys: Iterable[str] = ()) -> dict[int, str]:

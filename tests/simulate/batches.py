@@ -12,11 +12,11 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowTas
 from hypothesis import strategies as st
 
 from airflow_provider_assistant.asking.answers import STATUSES
+from airflow_provider_assistant.client.worker_pool import FIRST_FAILURES
 from airflow_provider_assistant.exceptions import AssistantIncompleteError, AssistantStorageError
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.feedback_batch import AssistantRateAnswersOperator
 from airflow_provider_assistant.sandbox.store import Chat
-from airflow_provider_assistant.sending.sender import BREAKER
 from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 from tests.simulate.night import Night, Operation, nights
@@ -248,7 +248,7 @@ class RateMany(Operation):
             assert isinstance(ended.error, AssistantIncompleteError) or not outcomes["failed"], repr(ended.error)
         odd = attempt.odd
         statuses = {answer.status for answer in odd}
-        may_stop = statuses & SITE_WIDE or len(odd) >= BREAKER or attempt.outage or attempt.gateway
+        may_stop = statuses & SITE_WIDE or len(odd) >= FIRST_FAILURES or attempt.outage or attempt.gateway
         if number == 1 and attempt.is_undisturbed and attempt.then.is_well and not may_stop:
             assert outcomes["failed"] <= len(odd), "one bad answer costs one rating"
             assert ended.error is None or outcomes["failed"], f"some failures do not stop it: {ended.error!r}"

@@ -165,7 +165,8 @@ class _Front:
         # The first request of a task goes alone, a chat for a second.
         probes = [one for one in away if one.at > known or (outage.start == 0 and one.endpoint != "chat")]
         for before, probe in pairwise(probes):
-            assert probe.at >= before.until, f"one request at a time during an outage: {before.at}, {probe.at}"
+            is_over = probe.at >= before.until or not before.is_read
+            assert is_over, f"one request at a time during an outage: {before.at}, {probe.at}"
         seconds = probes[-1].until - known if probes else 0.0
         assert len(probes) <= 8 + seconds / 2, f"few requests during an outage: {len(probes)} in {seconds:.0f} s"
 

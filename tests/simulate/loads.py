@@ -44,6 +44,13 @@ OF_THE_SERVICE = (
 )
 OUTCOMES = ("created", "unchanged", "skipped", "rejected", "ambiguous", "failed")
 
+# The latest attempt of a key was claimed, and has no outcome.
+UNFINISHED = """state = 'claimed' AND NOT EXISTS (
+    SELECT 1 FROM assistant_attempts AS later
+    WHERE (later.scope, later.key) = (assistant_attempts.scope, assistant_attempts.key)
+    AND later.number > assistant_attempts.number
+)"""
+
 
 @dataclass
 class Load(Operation):
@@ -147,7 +154,7 @@ class Load(Operation):
         if not attempt.disk_full and not attempt.is_beside:
             received = {one.item for one in ended.to(*CREATES) if one.is_received}
             sent = {title for item in received for title in self.titles_with({self.names().get(item, "")})}
-            unknown = self.in_ledger(world, "state = 'claimed'") & sent
+            unknown = self.in_ledger(world, UNFINISHED) & sent
             is_lost = isinstance(ended.error, AirflowTaskTimeout)
             assert is_lost or unknown <= self.listed, f"what was created and is not in the ledger is listed: {unknown}"
 

@@ -34,7 +34,8 @@ class Sent:
     :param process: number of the process that has sent it.
     :param is_received: whether the service has carried it out.
     :param status: status of the response; 0 without one.
-    :param answered: the question whose answer reached the client, or None.
+    :param is_read: whether the client has waited for the outcome.
+    :param replied: the question whose answer the response has, or None.
     """
 
     call: Call[Any]
@@ -45,7 +46,13 @@ class Sent:
     outcome: Outcome | None = None
     is_received: bool = False
     status: int = 0
-    answered: str | None = None
+    is_read: bool = False
+    replied: str | None = None
+
+    @property
+    def answered(self) -> str | None:
+        """Return the question whose answer reached the client, or None."""
+        return self.replied if self.is_read else None
 
     @property
     def endpoint(self) -> str:
@@ -123,6 +130,7 @@ class SimulatedTransport(AsyncTransport):
         def outcome() -> Outcome:
             world.check_alive()
             assert sent.outcome is not None
+            sent.is_read = True
             return sent.outcome
 
         return seconds, outcome
@@ -149,7 +157,7 @@ class SimulatedTransport(AsyncTransport):
         seconds, outcome = self._passed_on(sent, answer, content)
         if outage and since < outage.start < since + seconds:
             # The service has the request, and its reply is lost or late.
-            sent.answered = None
+            sent.replied = None
             if outage.kind not in {"silent", "no route"}:
                 return outage.start - since, lost("connection", "Connection reset by peer")
             if outage.end - since >= timeout:
@@ -253,7 +261,7 @@ class SimulatedTransport(AsyncTransport):
     def _note_answer(self, sent: Sent, answer: Answer, found: dict[str, Any]) -> None:
         if answer.is_success and answer.body == "good" and found.get("answer") is not None:
             chat = self.world.service.store.find(Chat, self.world.site_id, found["request_id"])
-            sent.answered = chat.message if chat else None
+            sent.replied = chat.message if chat else None
 
     def _with_odd_id(self, call: Call[Any], found: dict[str, Any], answer: Answer) -> dict[str, Any]:
         name = "request_id" if call.endpoint in CHATS else "id" if call.endpoint in CREATES else ""

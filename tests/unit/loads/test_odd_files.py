@@ -99,3 +99,11 @@ def test_names_that_several_folders_have_are_told_apart(service, connection, tmp
     assert titles(service) == ["a-b-readme.txt", "a-readme.txt", "guide.txt", "readme.txt"]
     (tmp_path / "docs").rename(tmp_path / "moved")
     assert counts(upload(str(tmp_path / "moved"), run_id="moved")) == {"unchanged": 4}
+
+
+def test_rows_of_a_file_with_a_name_that_is_not_utf_8(service, connection, tmp_path, ledger_home):
+    file = tmp_path / os.fsdecode(b"faq-\xff.csv")
+    file.write_text("title,question,answer\na,Why?,Yes.\nb,Why?,\n")
+    result = load(str(file), key_columns=["title"], max_rejected=1)
+    assert counts(result) == {"created": 1, "rejected": 1}
+    assert "faq-\\udcff.csv, line 3" in rejected(ledger_home)["b"]
