@@ -72,7 +72,7 @@ def _is_same_row(other: sa.FromClause, one: sa.FromClause = attempts) -> Conditi
     return _is_same_key(other, one) & (other.c.source == one.c.source)
 
 
-def _has_later(*states: str, one: sa.FromClause = attempts, has_other_content: bool = False) -> Condition:
+def has_later(*states: str, one: sa.FromClause = attempts, has_other_content: bool = False) -> Condition:
     """Return the condition that the row has a later attempt than this one with one of these states."""
     later = attempts.alias()
     conditions = [_is_same_row(later, one), later.c.number > one.c.number, later.c.state.in_(states)]
@@ -83,13 +83,13 @@ def _has_later(*states: str, one: sa.FromClause = attempts, has_other_content: b
 
 def is_latest_document() -> Condition:
     """Return the condition that an attempt is the latest document of its row."""
-    return _IS_DOCUMENT & ~_has_later("created")
+    return _IS_DOCUMENT & ~has_later("created")
 
 
 def has_unresolved() -> Condition:
     """Return the condition that the row has an attempt without an outcome that is later than its latest document."""
     later = attempts.alias()
-    is_unresolved = later.c.state.in_(UNRESOLVED) & ~_has_later("created", one=later)
+    is_unresolved = later.c.state.in_(UNRESOLVED) & ~has_later("created", one=later)
     return _has(later, _is_same_row(later), later.c.number > _c.number, is_unresolved)
 
 
@@ -128,7 +128,7 @@ def _is_needed_elsewhere() -> Condition:
         other.c.state == "created",
         other.c.gone_at.is_(None),
         ~_is_same_key(other) | (other.c.number != _c.number),
-        ~_has_later("created", one=other, has_other_content=True),
+        ~has_later("created", one=other, has_other_content=True),
     )
 
 
@@ -152,21 +152,21 @@ def condition_of(which: Which) -> Condition:
     - ``rejected``, ``failed``: the latest attempt of the key did not create anything.
     - ``open``: chat requests that the service accepted and whose end is not recorded.
     """
-    is_outdated = _has_later("created", has_other_content=True)
+    is_outdated = has_later("created", has_other_content=True)
     later = attempts.alias()
     # Few keys have several attempts: these come first.
     several = sa.select(later.c.scope, later.c.key).where(later.c.number > sa.literal_column("1"))
     is_candidate = sa.tuple_(_c.scope, _c.key).in_(several)
     conditions: dict[str, Condition] = {
         "created": _IS_CREATED,
-        "unresolved": IS_UNRESOLVED & ~_has_later("created", *UNRESOLVED),
+        "unresolved": IS_UNRESOLVED & ~has_later("created", *UNRESOLVED),
         "doubled": _IS_CREATED & _may_be_twice(),
         "superseded": _IS_DOCUMENT & is_candidate & is_outdated & ~_is_needed_elsewhere(),
         "stale": _IS_DOCUMENT & _c.gone_at.is_not(None) & ~is_outdated & ~_is_needed_elsewhere(),
         "draft": is_latest_document() & HAS_OTHER_STATUS & _is_draft(),
         "open": IS_OPEN,
     }
-    created_nothing = (_c.state == which) & ~_has_later("created", "rejected", "failed", *UNRESOLVED)
+    created_nothing = (_c.state == which) & ~has_later("created", "rejected", "failed", *UNRESOLVED)
     return conditions.get(which, created_nothing)
 
 

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantInputError
 from airflow_provider_assistant.keys import hash_of
 from airflow_provider_assistant.ledger.database import transaction
-from airflow_provider_assistant.ledger.filters import Filter, condition_of
+from airflow_provider_assistant.ledger.filters import Filter, condition_of, has_later
 from airflow_provider_assistant.ledger.queries import pruned_before
 from airflow_provider_assistant.ledger.schema import (
     DOCUMENT_KINDS,
@@ -132,7 +132,7 @@ def _matching(
         possible = sa.and_(_c.state == "created", _c.kind.in_(DOCUMENT_KINDS))
     else:
         possible = condition_of("unresolved") | condition_of("doubled")
-    columns = (_c.scope, _c.key, _c.number, _c.state, _c.service, _c.site_id, _c.kind, _c.dag_id, _c.label)
+    columns = (_c.scope, _c.key, _c.number, _c.source, _c.state, _c.service, _c.site_id, _c.kind, _c.dag_id, _c.label)
     query = sa.select(*columns, sa.func.coalesce(is_alive, sa.false()).label("is_alive"))
     query = query.where(possible, *selected.conditions()).order_by(_c.scope, _c.key, _c.number)
     yield from connection.execute(query.with_for_update(of=attempts))
@@ -152,6 +152,10 @@ def _write(connection: sa.Connection, chosen: list[sa.Row[Any]], settled: Settle
     # One of the requests without an answer has created what was found.
     others = sa.case((_c.ambiguous > 1, _c.ambiguous - 1), else_=0)
     of_unresolved = [this.values(**values, ambiguous=others)]
+    if settled == "not-created":
+        # What does not exist was not created by the attempts before it, either, back to the document of the row.
+        is_doubtful = _c.state.in_(UNRESOLVED) & ~has_later("created")
+        of_unresolved.append(before.where(given("source"), is_doubtful).values(values))
     if settled == "removed":
         of_created = [this.values(**values)]
     else:
@@ -159,7 +163,7 @@ def _write(connection: sa.Connection, chosen: list[sa.Row[Any]], settled: Settle
         of_created = [this.values(ambiguous=0), before.where(_c.state.in_(UNRESOLVED)).values(values)]
     for is_created, changes in ((False, of_unresolved), (True, of_created)):
         rows = [
-            {"of_scope": row.scope, "of_key": row.key, "of_number": row.number}
+            {"of_scope": row.scope, "of_key": row.key, "of_number": row.number, "of_source": row.source}
             for row in chosen
             if (row.state == "created") == is_created
         ]

@@ -131,6 +131,16 @@ class TestSettle:
         assert settled(ledger, Filter(which="unresolved"), "not-created").settled == 1
         assert states(ledger, "a") == [(1, "created"), (2, "failed")]
 
+    def test_as_not_created_the_attempts_before_are_settled_back_to_a_document(self, scoped, ledger):
+        attempts, others = scoped(), scoped("other")
+        attempt(attempts, "a", "ambiguous")
+        created(attempts, "a", 2)
+        attempt(attempts, "a", "ambiguous", 3, "v2")
+        attempt(others, "a", "ambiguous", 4)
+        attempt(attempts, "a", "ambiguous", 5, "v2")
+        settled(ledger, Filter(which="unresolved", source=attempts.source), "not-created")
+        assert [state for _, state in states(ledger, "a")] == ["ambiguous", "created", "failed", "ambiguous", "failed"]
+
     def test_a_doubt_about_a_second_document_is_settled_with_the_first(self, scoped, ledger):
         attempts = scoped()
         attempt(attempts, "a", "ambiguous")
