@@ -75,7 +75,9 @@ def _is_same_row(other: sa.FromClause, one: sa.FromClause = attempts) -> Conditi
 def has_later(*states: str, one: sa.FromClause = attempts, has_other_content: bool = False) -> Condition:
     """Return the condition that the row has a later attempt than this one with one of these states."""
     later = attempts.alias()
-    conditions = [_is_same_row(later, one), later.c.number > one.c.number, later.c.state.in_(states)]
+    # With IN, the condition could not be one of a statement for many rows.
+    has_state = later.c.state == states[0] if len(states) == 1 else later.c.state.in_(states)
+    conditions = [_is_same_row(later, one), later.c.number > one.c.number, has_state]
     if has_other_content:
         conditions.append(later.c.content_hash.is_distinct_from(one.c.content_hash))
     return _has(later, *conditions)

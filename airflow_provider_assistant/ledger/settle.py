@@ -21,7 +21,7 @@ from airflow_provider_assistant.ledger.filters import Filter, condition_of, has_
 from airflow_provider_assistant.ledger.queries import pruned_before
 from airflow_provider_assistant.ledger.schema import (
     DOCUMENT_KINDS,
-    UNRESOLVED,
+    IS_UNRESOLVED,
     attempts,
     findings,
     given,
@@ -154,13 +154,13 @@ def _write(connection: sa.Connection, chosen: list[sa.Row[Any]], settled: Settle
     of_unresolved = [this.values(**values, ambiguous=others)]
     if settled == "not-created":
         # What does not exist was not created by the attempts before it, either, back to the document of the row.
-        is_doubtful = _c.state.in_(UNRESOLVED) & ~has_later("created")
+        is_doubtful = IS_UNRESOLVED & ~has_later("created")
         of_unresolved.append(before.where(given("source"), is_doubtful).values(values))
     if settled == "removed":
         of_created = [this.values(**values)]
     else:
         # A created attempt stays. The attempts before it, which may have created something as well, are settled.
-        of_created = [this.values(ambiguous=0), before.where(_c.state.in_(UNRESOLVED)).values(values)]
+        of_created = [this.values(ambiguous=0), before.where(IS_UNRESOLVED).values(values)]
     for is_created, changes in ((False, of_unresolved), (True, of_created)):
         rows = [
             {"of_scope": row.scope, "of_key": row.key, "of_number": row.number, "of_source": row.source}
