@@ -41,8 +41,8 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
     """
     Ask many questions in one task, each once, and write the answers to one Parquet file.
 
-    In ``async`` mode the task submits the questions (``POST …/chat/async``) and polls their requests (``GET
-    …/chat/requests/{request_id}``), those that are left in one trigger if it defers. The operator records every
+    In ``async`` mode the task submits the questions (``POST …/chat/async``) and polls their requests
+    (``GET …/chat/requests/{request_id}``), those that are left in one trigger if it defers. The operator records every
     submission in the ledger before it sends it, and saves every answer when it arrives: a retry, a cleared task or a
     restarted triggerer continues with the submitted requests and asks only the remaining questions. A later try also
     submits questions again whose request failed or was lost.
