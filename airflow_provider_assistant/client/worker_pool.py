@@ -8,7 +8,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from airflow_provider_assistant.api import errors
-from airflow_provider_assistant.exceptions import AssistantError, AssistantGatewayError, AssistantInputError
+from airflow_provider_assistant.exceptions import (
+    AssistantError,
+    AssistantGatewayError,
+    AssistantInputError,
+    AssistantResponseError,
+)
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -72,7 +77,9 @@ class CircuitBreaker:
         if errors.is_refused(cause):
             self._has_answered = True
             return
-        is_waited_for = self._waits and cause.retryable and not isinstance(cause, AssistantGatewayError)
+        # What answers is no outage, whose end the client would wait for.
+        is_answer = isinstance(cause, AssistantGatewayError | AssistantResponseError)
+        is_waited_for = self._waits and cause.retryable and not is_answer
         if is_waited_for or isinstance(cause, AssistantInputError):
             return
         self.failures += 1

@@ -73,9 +73,7 @@ class ConnectionExtra(BaseModel):
         32, description="Maximum number of requests in flight of a task, or of a whole triggerer."
     )
     verify: bool = Field(True, description="Whether to verify the certificate of the service.")
-    ca_bundle: str | None = Field(
-        None, description="Path of the trusted CA certificates: a file in PEM format or a folder."
-    )
+    ca_bundle: str | None = Field(None, description="Path of the trusted CA certificates: a file in PEM format.")
     client_cert: str | None = Field(
         None, description="Path of the client certificate in PEM format, for a service that requires one."
     )

@@ -129,7 +129,7 @@ TRIES = Dataset(
         "started_at": "moment! When it started",
         "ended_at": "moment When it ended; null while it runs, and if it was killed",
         "outcome": "string! succeeded, succeeded with findings, failed, deferred or unfinished",
-        "task_kind": "string! What the task does: load, ask, rate, evaluate and so on",
+        "task_kind": "string! What the task does: load, chat_batch, rating, evaluation, export, warehouse, retention",
         **_SITE_COLUMNS,
         "kind": "string Kind of the documents of a load: file, text or qa",
         "source": "string! Name of the source, of the batch or of the evaluation",

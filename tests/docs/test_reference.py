@@ -104,7 +104,7 @@ FIGURES = [
     ("docs/load/load-dataframe.md", f"first {NUMBER[findings.LOGGED]} in the log"),
     ("docs/load/load-dataframe.md", f"rejects the first {load.FIRST_ROWS} rows"),
     (INCREMENTAL, f"list at least {guards.LEAST_CHANGED} of them, or remove at least {guards.LEAST_REMOVED}."),
-    ("docs/evaluate/feedback.md", f"After {BREAKER} failures in a row"),
+    ("docs/evaluate/feedback.md", f"failures in a row (at least {BREAKER})"),
     (HANDBOOK, f"{folder.LARGEST_TEXT // MILLION} MB (text, HTML) or {child.LARGEST_FILE // MILLION} MB (others)"),
     (HANDBOOK, f"with {NUMBER[child.SECONDS]} and {child.MEMORY // 2**30} GiB for a file"),
     (LINEAGE, f"`{'`, `'.join(get_args(assets.AssetKind)[1:-1])}` or `{get_args(assets.AssetKind)[-1]}`"),

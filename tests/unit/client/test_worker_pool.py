@@ -19,6 +19,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantInputError,
     AssistantLedgerError,
     AssistantPermissionError,
+    AssistantResponseError,
     AssistantServerError,
 )
 
@@ -154,6 +155,16 @@ def test_a_service_that_has_answered_gets_more_patience(first):
         breaker.failed(DOWN)
     assert not breaker.is_open
     breaker.failed(AssistantGatewayError("403", status=403))
+    assert breaker.is_open
+
+
+def test_an_outage_is_waited_for_and_an_answer_that_is_no_reply_counts():
+    breaker = CircuitBreaker(25, waits=True)
+    for _ in range(100):
+        breaker.failed(DOWN)
+    assert not breaker.is_open
+    for _ in range(FIRST_FAILURES):
+        breaker.failed(AssistantResponseError("not JSON"))
     assert breaker.is_open
 
 
