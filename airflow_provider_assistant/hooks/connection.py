@@ -174,6 +174,8 @@ def base_url(connection: Connection) -> str:
         parts = urlsplit(host)
         # Airflow's connection form sends an empty port as 0.
         port = parts.port or connection.port or None
+        # No request can be sent to a name with an empty or a long part.
+        (parts.hostname or "").encode("idna")
     except ValueError:
         raise AssistantInputError(f"{name}: the base URL {host!r} has an invalid port or host", field="host") from None
     if parts.scheme not in {"http", "https"} or not parts.hostname:

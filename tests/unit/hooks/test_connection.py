@@ -95,6 +95,8 @@ def test_a_uri_carries_the_extra(monkeypatch):
         ({"host": None}, "host", "https://assistant.example.com"),
         ({"host": "   "}, "host", "https://assistant.example.com"),
         ({"host": "ftp://h.example"}, "host", "ftp://h.example"),
+        ({"host": "h..example"}, "host", "invalid port or host"),
+        ({"host": f"https://{64 * 'h'}.example"}, "host", "invalid port or host"),
         ({"host": "h.example:port"}, "host", "port"),
         ({"host": "h.example:99999"}, "host", "port"),
         ({"host": "https://[::1"}, "host", "base URL"),
