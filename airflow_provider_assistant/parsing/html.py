@@ -74,6 +74,8 @@ _LONGEST_NOTICE = 300
 # After at most five seconds. A page that is shown longer may be loaded again.
 _REDIRECT = re.compile(r"[0-5]?(?:\.\d*)?\s*[;,]\s*url\s*=\s*['\"]?([^'\"\s]+)", re.IGNORECASE)
 _DATE = re.compile(r"(\d{4})-\d\d-(\d\d)")
+# Such as 9:30, 19.30, 7 pm or 7 a.m., which is not relative to the day on which it is read.
+_CLOCK = re.compile(r"\d[:.]\d\d|\d\s*[ap]\.?\s?m\b", re.IGNORECASE)
 # Names of the meta tags with the date, best first.
 _DATES = ("article:modified_time", "dcterms.modified", "last-modified", "article:published_time", "date")
 
@@ -306,22 +308,13 @@ def _selectors(css: str) -> list[str]:
 
 
 def _clean_times(main: Tag, left_out: Counter[str]) -> None:
-    """
-    Remove lines that are only a time: most of them say when the page was published or built.
-
-    A time that does not say its day, such as "5 days ago", is another text on each day. Its date is written instead.
-    """
+    """Write the date of a time that does not say its day: "5 days ago" is another text on each day."""
     for time in main.find_all(["time", "relative-time", "time-ago"]):
-        if time.parent is None:  # removed
-            continue
-        line = time.find_parent([*_HEADINGS, "p", "div", "li", "td", "th", "dt", "dd"])
-        is_paragraph = line is not None and line.name in {"p", "div"} and line is not main
-        if line and is_paragraph and _word_count(line) == _word_count(time):
-            _drop(line, "in a line that is only a <time>", left_out)
-            continue
+        text = time.get_text()
         date = _DATE.match(str(time.get("datetime")))
-        numbers = {number.zfill(2) for number in re.findall(r"\d+", time.get_text())}
-        if date and numbers.isdisjoint(date.groups()):  # neither the year nor the day
+        numbers = {number.zfill(2) for number in re.findall(r"\d+", text)}
+        # Not with the year or the day.
+        if date and numbers.isdisjoint(date.groups()) and not _CLOCK.search(text):
             left_out["in a relative <time>, written as its date"] += _word_count(time)
             time.string = date[0]
 

@@ -228,8 +228,10 @@ def test_what_looks_like_no_content_but_is(body):
 @pytest.mark.parametrize(
     ("body", "text"),
     [
-        ("<p><time datetime=2026-11-20>20 November</time></p>", "a"),
-        ("<div class=x><span><time>5日前</time></span></div>", "a"),
+        ("<p><time datetime=2026-11-20>20 November</time></p>", "a 20 November"),
+        ("<div class=x><span><time datetime=2026-11-20>5日前</time></span></div>", "a 2026-11-20"),
+        ("<p>Doors: <time datetime=2026-12-05T19:30>19.30 Uhr</time></p>", "a Doors: 19.30 Uhr"),
+        ("<table><tr><td>b<td><p><time datetime=2026-12-05T07:00>7 a.m.</time></p></table>", "a b 7 a.m."),
         ("<p>Updated <time datetime=2026-11-20T10:00:00Z>3 hours ago</time></p>", "a Updated 2026-11-20"),
         ("<p>Opened <relative-time datetime=2026-11-20>há 2 dias</relative-time>.</p>", "a Opened 2026-11-20."),
         ("<p>Since <time datetime=2026-11-05>November 5</time></p>", "a Since November 5"),
