@@ -16,7 +16,7 @@ from typing import Any
 
 from airflow_provider_assistant.knowledge.markdown import without_comments
 from airflow_provider_assistant.knowledge.mdx import TITLES, is_shown, names
-from airflow_provider_assistant.knowledge.rows import text_of
+from airflow_provider_assistant.knowledge.rows import is_missing, text_of
 from airflow_provider_assistant.parsing.pages import Fields, Note, count_words, notes_of
 
 _YES = frozenset({"true", "yes", "on", "1", "y"})
@@ -187,9 +187,9 @@ def _values_in(value: Any, path: str = "", *, is_item: bool = False) -> Iterator
 
 
 def _text_of(value: Any) -> str:
-    if value is None or isinstance(value, bool):
-        return "null" if value is None else str(value).lower()
-    return text_of(value) or ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "null" if is_missing(value) else text_of(value) or ""
 
 
 def _page(value: Any, fields: Fields, text: str) -> tuple[Fields, str, list[Note]]:
