@@ -23,6 +23,8 @@ _YES = frozenset({"true", "yes", "on", "1", "y"})
 _NO = frozenset({"false", "no", "off", "0", "n"})
 _NOTHING = frozenset({"", "null", "none", "~"})
 _ROBOTS = frozenset({"noindex", "none"})
+# Rules for robots that have a value, which may be "none", too.
+_ROBOTS_VALUE = re.compile(r"\b(?:max-[\w-]{1,40}|unavailable_after)\s{0,9}:[^,;]*")
 _STATES = names("archived deleted draft hidden internal pending private trash trashed unlisted unpublished")
 # Values that keep a page from being loaded, by the name of the field in lower case, without blanks, - and _.
 HIDDEN: Mapping[str, frozenset[str]] = {
@@ -262,7 +264,7 @@ def unpublished(fields: Fields, now: datetime) -> str:
 def _reason_hidden(name: str, text: str, now: datetime) -> str:
     hidden = HIDDEN.get(name, frozenset())
     # Robots are told several things at once.
-    found = hidden.intersection(re.split(r"[\s,;:]+", text) if hidden is _ROBOTS else [text])
+    found = hidden.intersection(re.split(r"[\s,;:]+", _ROBOTS_VALUE.sub("", text)) if hidden is _ROBOTS else [text])
     if found:
         return f"has {name}: {' '.join(found)}".rstrip(": ")
     moment = time_of(text)
