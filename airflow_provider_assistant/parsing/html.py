@@ -187,7 +187,8 @@ def _decoded(content: bytes, encoding: str, notes: list[Note]) -> str:
 
 def _fields_of_head(soup: BeautifulSoup) -> Fields:
     contents: dict[str, str] = {}
-    for tag in soup.find_all("meta"):
+    # Browsers that run scripts do not read what is in <noscript>.
+    for tag in soup.select(":not(noscript) > meta"):
         name = _one_line(tag.get("property") or tag.get("name") or tag.get("http-equiv")).lower()
         contents.setdefault(name, _one_line(tag.get("content")))
     canonical = soup.find("link", rel="canonical")

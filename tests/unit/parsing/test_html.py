@@ -367,6 +367,7 @@ def test_links_are_joined_to_the_base_that_a_page_names():
             {"robots": "NOINDEX, follow, none"},
         ),
         ("<meta http-equiv=Refresh content='0; URL=\"../a/\"'>", {"redirect": "../a/"}),
+        ("<noscript><meta http-equiv=refresh content='0; url=/nojs'></noscript>", {}),
         ("<meta http-equiv=refresh content='30'>", {}),
         ("<meta http-equiv=refresh content='60; url=/'>", {}),
         ("<meta name=date content=2026-11-20><meta name=last-modified content=2026-11-21>", {"date": "2026-11-21"}),
