@@ -12,6 +12,7 @@ import contextlib
 import re
 from collections import Counter
 from functools import lru_cache
+from html import escape
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urljoin
 
@@ -67,6 +68,8 @@ _SEARCHED_BYTES = 2048
 # Levels of tags; browsers do not read more. The time of some steps grows with the square of the depth.
 _DEEPEST = 500
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+# Text of XHTML, which the parser would drop. In a script, it ends with the script.
+_CDATA = re.compile(r"<!\[CDATA\[((?:(?!<!\[CDATA\[|(?i:</script)).)*?)\]\]>", re.DOTALL)
 # A tag, a class, an id or the value of an attribute.
 _NAME = re.compile(r"[.#]?[\w-]+|\[[\w-]+=\w+\]")
 # Characters without white space: a page with more text has content.
@@ -101,7 +104,8 @@ def page(content: bytes, *, encoding: str = "", remove: str = DEFAULT_REMOVE, se
     notes: list[Note] = []
     left_out: Counter[str] = Counter()
     # Text is text: some containers, such as template, would hide theirs.
-    soup = BeautifulSoup(_decoded(content, encoding, notes), "lxml", string_containers={})
+    text = _CDATA.sub(lambda found: escape(found[1], quote=False), _decoded(content, encoding, notes))
+    soup = BeautifulSoup(text, "lxml", string_containers={})
     fields = _fields_of_head(soup)
     base = _one_line(soup.base and soup.base.get("href"))
     for tag in soup.find_all(["script", "style", "title"]):

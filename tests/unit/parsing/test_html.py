@@ -258,6 +258,7 @@ def test_times(body, text):
         # What Markdown would take for markup.
         ("a < b &amp; c &copy; &#x1F600;", "a < b & c © 😀"),
         ("&lt;p&gt; &lt;your name&gt; &lt;!-- &amp;lt; <code>&lt;p&gt;</code>", r"\<p> \<your name> \<!-- \&lt; `<p>`"),
+        ("<script>'<![CDATA[a'</script><p>b <![CDATA[<c> & d]]></p><script>//<![CDATA[\n//]]></script>", r"b \<c> & d"),
         ("<h2>&lt;Directory&gt;</h2>", r"## \<Directory>"),
         ("<p># a</p><p>b<br>## c</p><ul><li># d</li></ul><p>C# e</p>", "\\# a\n\nb\n\\## c\n\n- \\# d\n\nC# e"),
         ("<p>``` a</p><p>~~~ b</p><p>[1]: c</p><p>d\n# e\n---</p>", "\\``` a\n\n\\~~~ b\n\n\\[1]: c\n\nd # e ---"),
@@ -456,8 +457,9 @@ def test_characters_that_cannot_be_decoded_are_counted():
         "<blockquote>" * 2_000 + "end",
         "<table>" + "<tr><td rowspan=65534 colspan=99999>" * 200 + "end</table>",
         "<main><p>end</p>" + "<" * 100_000,
+        "<main><p>end</p>" + "<![CDATA[" * 100_000,
     ],
-    ids=range(7),
+    ids=range(8),
 )
 def test_deep_and_wide_pages_keep_their_text(html):
     before = sys.getrecursionlimit()
