@@ -63,7 +63,7 @@ _NOT_READ = re.compile(
     \[!\[[^\[\]]*\]{_TARGET}\]{_TARGET}  # a linked image
     | !\[[^\[\]]*\]\([^()]*(?:badge|shields\.io)[^()]*\)
     | (?<=\]){_TARGET}
-    | <(?!https?: | mailto: | img\b(?![^<>]*badge)[^<>]*\balt="[^"<>]*\w)[!/?a-zA-Z][^<>]*>
+    | <(?!https?: | mailto: | [^\s<>@]+@ | img\b(?![^<>]*badge)[^<>]*\balt="[^"<>]*\w)[!/?a-zA-Z][^<>]*>
     | ^\[(?!\^)[^\[\]]+\]:\s.*$  # the target of a reference
     | ^\{{[:\#.%][^{{}}]*\}}$ | ^\([\w .:-]+\)=$ | ^\[\[?_?toc_?\]?\]$
     """,

@@ -243,7 +243,9 @@ def test_what_readers_cannot_read_is_counted():
     ]
 
 
-@pytest.mark.parametrize("sign", ["<https://x.org/a>", "👍", "★★★★☆", "~~~\n!=\n~~~", "¥"])
+@pytest.mark.parametrize(
+    "sign", ["<https://x.org/a>", "<a.b@x.org>", "<mailto:a@x.org>", "👍", "★★★★☆", "~~~\n!=\n~~~", "¥"]
+)
 def test_an_answer_may_be_a_sign_or_an_address(sign):
     assert [chunk["content"] for chunk in split(f"# How?\n\n{sign}\n\n# Why?\n\ntext")] == [sign, "text"]
 
