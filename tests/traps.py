@@ -90,6 +90,7 @@ def _drafts(traps: Traps) -> None:
 
 def _markdown(traps: Traps) -> None:
     traps.text("comments.md", "# Page\n\nkeepvisible\n\n<!-- ## Old\n\ndropcomment -->\n\n`<!-- keepcode -->`\n")
+    traps.text("targets.md", "# Page\n\n[//]: # (droptarget)\n\nkeepbetween {/* dropbraces */} `{/* keepbraces */}`\n")
     traps.text("questions.md", "# FAQ\n\n## keepsunday: do you ship on Sunday? No.\n\n## Prices\n\nkeepprice\n")
     traps.text("only_headings.md", "# keephead1\n\n## keephead2\n")
     traps.text("fence.md", "# Code\n\n```npm i``` keepinline\n\n## Next\n\n~~~python\n# keepincode\n~~~\n\nkeepafter\n")

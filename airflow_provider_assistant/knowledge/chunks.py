@@ -53,6 +53,8 @@ _ENDS = (
     re.compile(r"\S+\s*"),
 )
 _JOINER = "\u200d"
+# A picture in the text itself. Its data would be hundreds of chunks without a word.
+_PICTURE = re.compile(r"data:image/[\w.+;=-]+;base64,[A-Za-z0-9+/=]+", re.IGNORECASE)
 # What readers do not see, or cannot use alone.
 _MARKUP = frozenset("[({<")
 _TARGET = r"(?:\([^()]*\)|\[[^\[\]]*\])"
@@ -61,7 +63,7 @@ _NOT_READ = re.compile(
     \[!\[[^\[\]]*\]{_TARGET}\]{_TARGET}  # a linked image
     | !\[[^\[\]]*\]\([^()]*(?:badge|shields\.io)[^()]*\)
     | (?<=\]){_TARGET}
-    | <(?!https?: | mailto: | img\b(?![^<>]*badge)[^<>]*\balt="[^"<>]*\w)[!/?a-zA-Z][^<>]*>
+    | <(?!https?: | mailto: | [^\s<>@]+@ | img\b(?![^<>]*badge)[^<>]*\balt="[^"<>]*\w)[!/?a-zA-Z][^<>]*>
     | ^\[(?!\^)[^\[\]]+\]:\s.*$  # the target of a reference
     | ^\{{[:\#.%][^{{}}]*\}}$ | ^\([\w .:-]+\)=$ | ^\[\[?_?toc_?\]?\]$
     """,
@@ -163,7 +165,8 @@ def _chunks(row: DocumentRow, fits: Fits, account: SourceAccount) -> Iterator[Do
     above: list[Heading] = []
     # Headings that are in the title of a chunk.
     shown: set[Heading] = set()
-    for section in [*sections(row["content"]), Section([])]:
+    # An empty address keeps the Markdown around it as it is.
+    for section in [*sections(_PICTURE.sub("data:,", row["content"])), Section([])]:
         ended = [heading for heading in above if heading not in section.headings and heading.text]
         if ended and ended[-1] not in shown:
             # No text was below this heading: it is a chunk itself.

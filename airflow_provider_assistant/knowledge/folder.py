@@ -20,6 +20,7 @@ from airflow_provider_assistant.knowledge.front_matter import TITLE, split_front
 from airflow_provider_assistant.knowledge.markdown import (
     plain_notes,
     with_absolute_links,
+    without_comment_targets,
     without_comments,
 )
 from airflow_provider_assistant.knowledge.mdx import without_jsx
@@ -262,9 +263,11 @@ class _Reader:
 
 def _markdown_page(text: str, *, is_mdx: bool) -> Page:
     page = _front_matter(text)
-    text, notes_on_tags = without_jsx(page.text) if is_mdx else (plain_notes(page.text), [])
+    # Some generators read comments of MDX in Markdown, too.
+    text, notes = without_jsx(page.text) if is_mdx else without_comments(plain_notes(page.text), "{/*", "*/}")
     text, notes_on_comments = without_comments(text)
-    return Page(page.fields, text, [*page.notes, *notes_on_tags, *notes_on_comments])
+    text, notes_on_targets = without_comment_targets(text)
+    return Page(page.fields, text, [*page.notes, *notes, *notes_on_comments, *notes_on_targets])
 
 
 def _front_matter(text: str) -> Page:

@@ -16,13 +16,15 @@ from typing import Any
 
 from airflow_provider_assistant.knowledge.markdown import without_comments
 from airflow_provider_assistant.knowledge.mdx import TITLES, is_shown, names
-from airflow_provider_assistant.knowledge.rows import text_of
+from airflow_provider_assistant.knowledge.rows import is_missing, text_of
 from airflow_provider_assistant.parsing.pages import Fields, Note, count_words, notes_of
 
 _YES = frozenset({"true", "yes", "on", "1", "y"})
 _NO = frozenset({"false", "no", "off", "0", "n"})
 _NOTHING = frozenset({"", "null", "none", "~"})
 _ROBOTS = frozenset({"noindex", "none"})
+# Rules for robots that have a value, which may be "none", too.
+_ROBOTS_VALUE = re.compile(r"\b(?:max-[\w-]{1,40}|unavailable_after)\s{0,9}:[^,;]*")
 _STATES = names("archived deleted draft hidden internal pending private trash trashed unlisted unpublished")
 # Values that keep a page from being loaded, by the name of the field in lower case, without blanks, - and _.
 HIDDEN: Mapping[str, frozenset[str]] = {
@@ -187,9 +189,9 @@ def _values_in(value: Any, path: str = "", *, is_item: bool = False) -> Iterator
 
 
 def _text_of(value: Any) -> str:
-    if value is None or isinstance(value, bool):
-        return "null" if value is None else str(value).lower()
-    return text_of(value) or ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "null" if is_missing(value) else text_of(value) or ""
 
 
 def _page(value: Any, fields: Fields, text: str) -> tuple[Fields, str, list[Note]]:
@@ -262,7 +264,7 @@ def unpublished(fields: Fields, now: datetime) -> str:
 def _reason_hidden(name: str, text: str, now: datetime) -> str:
     hidden = HIDDEN.get(name, frozenset())
     # Robots are told several things at once.
-    found = hidden.intersection(re.split(r"[\s,;:]+", text) if hidden is _ROBOTS else [text])
+    found = hidden.intersection(re.split(r"[\s,;:]+", _ROBOTS_VALUE.sub("", text)) if hidden is _ROBOTS else [text])
     if found:
         return f"has {name}: {' '.join(found)}".rstrip(": ")
     moment = time_of(text)

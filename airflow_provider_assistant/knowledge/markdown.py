@@ -22,6 +22,13 @@ _INLINE = re.compile(r"\\.|<!--|`+", re.DOTALL)
 _LONGEST_INLINE_CODE = 10_000
 # A comment without an end begins a block: nothing but the marks of quotations is before it.
 _OPEN_COMMENT = re.compile(r"^[ \t>]*<!--", re.MULTILINE)
+# The target of a reference that nothing refers to, whose title is a comment, such as `[//]: # (a comment)`.
+_COMMENT_TEXT = r"(?:.|\n(?![ \t>]*(?:\n|\[)))*?"
+_COMMENT_TARGET = re.compile(
+    rf"""^[ \t>]*(?P<comment>\[(?://|_?comment)[^\[\]\n]{{0,99}}\]:[ \t]*(?:\#|<\#?>)[ \t]*
+    (?:\({_COMMENT_TEXT}\) | "{_COMMENT_TEXT}" | '{_COMMENT_TEXT}'))[ \t]*$""",
+    re.IGNORECASE | re.MULTILINE | re.VERBOSE,
+)
 # The target of a link or an image, and that of a reference. Footnotes begin like references.
 _TARGET = re.compile(
     r"""
@@ -127,6 +134,21 @@ def without_comments(text: str, opening: str = "<!--", closing: str = "-->", mas
         position = end
     kept.append(text[position:])
     return "".join(kept), notes
+
+
+def without_comment_targets(text: str) -> tuple[str, list[Note]]:
+    """Return a Markdown text without comments such as ``[//]: # (a comment)``, and the count of their words."""
+    if not _COMMENT_TARGET.search(text):
+        return text, []
+    kept = []
+    notes = []
+    position = 0
+    for found in _COMMENT_TARGET.finditer(masked(text)):
+        start, end = found.span("comment")
+        kept.append(text[position:start])
+        notes += notes_of(text[start:end], "in a comment", is_expected=True)
+        position = end
+    return "".join(kept) + text[position:], notes
 
 
 def with_absolute_links(text: str, of_link: Callable[[str], str]) -> str:

@@ -18,6 +18,7 @@ from airflow_provider_assistant.knowledge.rows import (
     Item,
     Unreadable,
     document_rows,
+    is_missing,
     text_of,
 )
 from airflow_provider_assistant.parsing.child import ChildParser, UnreadableFileError
@@ -125,7 +126,7 @@ def documents_of(
 
 def _reason_left_out(item: Any, keep: Field) -> str:
     """Return why an object is not for readers, or not to be kept; empty if it is."""
-    if keep and not any(_values(item, keep)):
+    if keep and not any(value for value in _values(item, keep) if not is_missing(value)):
         return "is not one to keep"
     # The plain values of an object and of its metadata are named like fields of front matter.
     values = {**_metadata(item), **(item if isinstance(item, Mapping) else {})}

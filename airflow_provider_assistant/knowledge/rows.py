@@ -108,10 +108,23 @@ def text_of(value: Any) -> str | None:
     """
     Return a value of a loader's metadata or of front matter as text.
 
-    :return: Text without whitespace around it; dates in ISO format. None for an empty value, a list or a mapping.
+    :return: Text without whitespace around it; dates in ISO format. None for an empty value, a list or a mapping, and
+        for what dataframes have in the place of None.
     """
+    if is_missing(value):
+        return None
     if isinstance(value, date | datetime):
         return value.isoformat()
-    if value is None or isinstance(value, Mapping | list | tuple | set | bytes):
+    if isinstance(value, Mapping | list | tuple | set | bytes):
         return None
     return str(value).strip() or None
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether a value is None, or what dataframes have in its place: NaN, or NaT or NA of pandas."""
+    try:
+        # NaN and NaT are not even equal to themselves.
+        return value is None or bool(value != value)  # noqa: PLR0124
+    except (TypeError, ValueError):
+        # NA does not say what it is equal to, nor does an array, which is a list.
+        return True

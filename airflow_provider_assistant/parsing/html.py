@@ -12,6 +12,7 @@ import contextlib
 import re
 from collections import Counter
 from functools import lru_cache
+from html import escape
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urljoin
 
@@ -67,6 +68,8 @@ _SEARCHED_BYTES = 2048
 # Levels of tags; browsers do not read more. The time of some steps grows with the square of the depth.
 _DEEPEST = 500
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+# Text of XHTML, which the parser would drop. In a script, it ends with the script.
+_CDATA = re.compile(r"<!\[CDATA\[((?:(?!<!\[CDATA\[|(?i:</script)).)*?)\]\]>", re.DOTALL)
 # A tag, a class, an id or the value of an attribute.
 _NAME = re.compile(r"[.#]?[\w-]+|\[[\w-]+=\w+\]")
 # Characters without white space: a page with more text has content.
@@ -74,6 +77,8 @@ _LONGEST_NOTICE = 300
 # After at most five seconds. A page that is shown longer may be loaded again.
 _REDIRECT = re.compile(r"[0-5]?(?:\.\d*)?\s*[;,]\s*url\s*=\s*['\"]?([^'\"\s]+)", re.IGNORECASE)
 _DATE = re.compile(r"(\d{4})-\d\d-(\d\d)")
+# Such as 9:30, 19.30, 7 pm or 7 a.m., which is not relative to the day on which it is read.
+_CLOCK = re.compile(r"\d[:.]\d\d|\d\s*[ap]\.?\s?m\b", re.IGNORECASE)
 # Names of the meta tags with the date, best first.
 _DATES = ("article:modified_time", "dcterms.modified", "last-modified", "article:published_time", "date")
 
@@ -99,7 +104,8 @@ def page(content: bytes, *, encoding: str = "", remove: str = DEFAULT_REMOVE, se
     notes: list[Note] = []
     left_out: Counter[str] = Counter()
     # Text is text: some containers, such as template, would hide theirs.
-    soup = BeautifulSoup(_decoded(content, encoding, notes), "lxml", string_containers={})
+    text = _CDATA.sub(lambda found: escape(found[1], quote=False), _decoded(content, encoding, notes))
+    soup = BeautifulSoup(text, "lxml", string_containers={})
     fields = _fields_of_head(soup)
     base = _one_line(soup.base and soup.base.get("href"))
     for tag in soup.find_all(["script", "style", "title"]):
@@ -185,7 +191,8 @@ def _decoded(content: bytes, encoding: str, notes: list[Note]) -> str:
 
 def _fields_of_head(soup: BeautifulSoup) -> Fields:
     contents: dict[str, str] = {}
-    for tag in soup.find_all("meta"):
+    # Browsers that run scripts do not read what is in <noscript>.
+    for tag in soup.select(":not(noscript) > meta"):
         name = _one_line(tag.get("property") or tag.get("name") or tag.get("http-equiv")).lower()
         contents.setdefault(name, _one_line(tag.get("content")))
     canonical = soup.find("link", rel="canonical")
@@ -306,22 +313,13 @@ def _selectors(css: str) -> list[str]:
 
 
 def _clean_times(main: Tag, left_out: Counter[str]) -> None:
-    """
-    Remove lines that are only a time: most of them say when the page was published or built.
-
-    A time that does not say its day, such as "5 days ago", is another text on each day. Its date is written instead.
-    """
+    """Write the date of a time that does not say its day: "5 days ago" is another text on each day."""
     for time in main.find_all(["time", "relative-time", "time-ago"]):
-        if time.parent is None:  # removed
-            continue
-        line = time.find_parent([*_HEADINGS, "p", "div", "li", "td", "th", "dt", "dd"])
-        is_paragraph = line is not None and line.name in {"p", "div"} and line is not main
-        if line and is_paragraph and _word_count(line) == _word_count(time):
-            _drop(line, "in a line that is only a <time>", left_out)
-            continue
+        text = time.get_text()
         date = _DATE.match(str(time.get("datetime")))
-        numbers = {number.zfill(2) for number in re.findall(r"\d+", time.get_text())}
-        if date and numbers.isdisjoint(date.groups()):  # neither the year nor the day
+        numbers = {number.zfill(2) for number in re.findall(r"\d+", text)}
+        # Not with the year or the day.
+        if date and numbers.isdisjoint(date.groups()) and not _CLOCK.search(text):
             left_out["in a relative <time>, written as its date"] += _word_count(time)
             time.string = date[0]
 

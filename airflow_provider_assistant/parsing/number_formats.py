@@ -15,16 +15,19 @@ from openpyxl.utils.datetime import CALENDAR_MAC_1904, CALENDAR_WINDOWS_1900, fr
 _MOST_DIGITS = 15
 # Excel has 30 decimal places.
 _CONTEXT = Context(prec=60, rounding=ROUND_HALF_UP)
-# Blanks as wide as another character, fillers, colours, conditions, and the brackets of a currency.
-_NOT_SHOWN = re.compile(r"_.|\*.|\[\$|(?<=[^\]])-[0-9A-Fa-f]+\]|\[[^\]$]*\]|\]")
+# Blanks as wide as another character, fillers, colours, conditions, and the brackets of a currency with its locale.
+_NOT_SHOWN = re.compile(r"_.|\*.|\[\$|(?<=[^\]])-[\w-]{1,40}\]|\[[^\]$]*\]|\]")
 _TEXT = r"""((?:"[^"]*"|\\.|[^0#?.,"\\/E])*)"""
 _FORMAT = re.compile(rf"{_TEXT}([0#?][0#?,]*)(\.[0#?]*)?{_TEXT}")
 _QUOTED = re.compile(r'"([^"]*)"|\\(.)')
+# Dates of Chinese, Japanese and Korean, which have no code in the file.
+_EASTERN_DATES = (*range(27, 37), *range(50, 59))
 
 
 def codes_of(styles: Any) -> list[str]:
     """Return the codes of the number formats of all styles of cells, by the root of their part."""
-    code_by_id = {str(number): code for number, code in BUILTIN_FORMATS.items()}
+    codes = {**BUILTIN_FORMATS, **dict.fromkeys(_EASTERN_DATES, BUILTIN_FORMATS[14])}
+    code_by_id = {str(number): code for number, code in codes.items()}
     for element in styles.iterfind("{*}numFmts/{*}numFmt"):
         code_by_id[element.get("numFmtId", "")] = element.get("formatCode", "")
     ids = [style.get("numFmtId", "") for style in styles.iterfind("{*}cellXfs/{*}xf")]
@@ -70,7 +73,8 @@ def formatted(number: float, code: str) -> str:
         return _plain(number)
     before, after = (_QUOTED.sub(r"\1\2", text) for text in found.group(1, 4))
     fraction = (found[3] or ".")[1:]
-    exact = Decimal(repr(abs(number))).scaleb(2 * (before + after).count("%"))
+    # A sign in quotes is only text.
+    exact = Decimal(repr(abs(number))).scaleb(2 * _QUOTED.sub("", found[1] + found[4]).count("%"))
     try:
         rounded = exact.quantize(Decimal(1).scaleb(-len(fraction)), context=_CONTEXT)
     except InvalidOperation:  # no person writes so many places

@@ -190,13 +190,16 @@ def text_of(element: Any) -> str:
 
 
 def _script_mark(text: Any) -> str:
-    """Return the mark around a superscript or a subscript of a slide or a formula."""
+    """Return the mark around a superscript or a subscript of a slide, a cell or a formula."""
     run = text.getparent()
-    # In a formula, the element around the run says it; on a slide, the height in the properties of the run.
+    # In a formula, the element around the run says it; on a slide, the height in the properties of the run; in a cell,
+    # their alignment.
     around = run.getparent()
     name = "" if around is None else etree.QName(around).localname
     properties = run.find("{*}rPr")
     baseline = "" if properties is None else properties.get("baseline", "")
+    alignment = None if properties is None else properties.find("{*}vertAlign")
+    name = name if alignment is None else alignment.get("val", "")[:3]
     if name == "sup" or baseline.strip("0").isdigit():
         return "^"
     return "~" if name == "sub" or baseline.startswith("-") else ""

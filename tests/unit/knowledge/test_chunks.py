@@ -163,6 +163,12 @@ def test_an_image_with_a_description_is_content(image, is_content):
     assert contents == ([image, "text"] if is_content else ["text"])
 
 
+def test_the_data_of_a_picture_is_no_text():
+    text = '![Map]({0}) <img src="{0}" alt="Map"> ![Map][a]\n\n[a]: <{0}>'
+    data = f"data:image/svg+xml;charset=utf-8;base64,{'aB+/' * 500}=="
+    assert [chunk["content"] for chunk in split(text.format(data))] == [text.format("data:,")]
+
+
 def test_a_row_that_is_too_long_for_its_header_is_a_list_of_cells():
     header = "| Country | Opening hours |\n|---|---|\n"
     chunks = split(f"{header}| Norway | {'from nine to five, ' * 4}|\n| Chile | ten |", 70)
@@ -237,7 +243,9 @@ def test_what_readers_cannot_read_is_counted():
     ]
 
 
-@pytest.mark.parametrize("sign", ["<https://x.org/a>", "👍", "★★★★☆", "~~~\n!=\n~~~", "¥"])
+@pytest.mark.parametrize(
+    "sign", ["<https://x.org/a>", "<a.b@x.org>", "<mailto:a@x.org>", "👍", "★★★★☆", "~~~\n!=\n~~~", "¥"]
+)
 def test_an_answer_may_be_a_sign_or_an_address(sign):
     assert [chunk["content"] for chunk in split(f"# How?\n\n{sign}\n\n# Why?\n\ntext")] == [sign, "text"]
 
@@ -274,7 +282,7 @@ HOSTILE = ["# " * 100_000, "#" * 100_000, "# " + "#" * 200_000 + "x", "`" * 100_
            " " * 1_000_000 + "!!! a\n    b"]  # fmt: skip
 BLOCKS = ["{:#a} " * 20_000 + "y", "|a|\n|-|\n" + "|" * 100_000, "[a]: b\n" * 2_000, "e" + "\u0301" * 50_000,
           "![a](" * 20_000, "[toc] " * 20_000 + "y", "# " + "{:#a} " * 600 + "y", "a\n\n" * 2_000, "A b. " * 20_000,
-          "|a|\n|-|\n" + "|a|\n" * 2_000]  # fmt: skip
+          "|a|\n|-|\n" + "|a|\n" * 2_000, "data:image/;" * 20_000]  # fmt: skip
 
 
 def test_hostile_texts_take_linear_time():

@@ -67,6 +67,8 @@ def test_any_text_is_understood(text, path):
         ("NOINDEX", True),
         ("nofollow , noindex", True),
         ("max-snippet:20, none", True),
+        ("max-image-preview:none, follow", False),
+        ("max-image-preview: none, noindex", True),
         ("unavailable_after: 25 Jun 2030 15:00:00 PST", False),
         ("googlebot: nofollow, noindex", True),
         ("robots:none", True),

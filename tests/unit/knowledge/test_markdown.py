@@ -16,6 +16,7 @@ from airflow_provider_assistant.knowledge.markdown import (
     masked,
     plain_notes,
     with_absolute_links,
+    without_comment_targets,
     without_comments,
 )
 from airflow_provider_assistant.knowledge.mdx import without_jsx
@@ -77,10 +78,20 @@ def test_a_comment_is_left_out_and_counted(text, kept, words):
 @pytest.mark.parametrize(
     "text",
     ["```\n<!-- a -->\n```", "a\n\n    <!-- a -->", r"\<!-- a -->", "{# like this #} {/* a */} {% comment %}",
-     "a <!-- b\n\n`-->`\n\n```\n-->\n```", "[//]: # (b)"],
+     "a <!-- b\n\n`-->`\n\n```\n-->\n```", "`[//]: # (b)`", "    [//]: # (b)", "[//]: # b",
+     "[a]: # (b)", "[//]: x.md (b)", "[//]: # (\n" * 20_000],
 )  # fmt: skip
 def test_what_only_looks_like_a_comment_stays(text):
-    assert without_comments(text) == (text, [])
+    assert without_comments(text) == without_comment_targets(text) == (text, [])
+
+
+@pytest.mark.parametrize(
+    "comment", ["[//]: # (b (c) d)", '[//]: # "b c d"', "[comment]: <> (b\nc d)", "[Comment 1]:#'b d'"]
+)
+def test_a_target_without_an_address_is_a_comment(comment):
+    text, (first, second) = without_comment_targets(f"a\n\n{comment}\n\n> {comment} \n> e")
+    assert (text, first) == ("a\n\n\n\n>  \n> e", second)
+    assert first.count == len(re.findall(r"\w+", comment))
 
 
 @pytest.mark.parametrize(

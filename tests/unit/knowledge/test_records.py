@@ -8,6 +8,7 @@ from datetime import date
 from typing import Any
 from uuid import uuid4
 
+import pandas as pd
 import pytest
 
 from airflow_provider_assistant.exceptions import AssistantInputError
@@ -77,6 +78,7 @@ def test_text_and_metadata_of_known_objects(found):
         ({"content": "text", "id": 7, "page_id": 3}, "7", "7"),
         ({"content": "text", "metadata": {"title": "A"}, "path": "a.md"}, "a.md", "a.md"),
         ({"content": "text", "url": "", "path": None, "id": " "}, None, None),
+        ({"content": "text", "url": float("nan"), "path": pd.NA, "id": "7"}, "7", "7"),
         ({"content": "text", "key": "a", "parent": "b", "id": 7}, "b", "a"),
     ],
 )
@@ -120,6 +122,7 @@ def test_fields_are_named_by_path_or_function():
     [
         {"draft": True}, {"draft": "true"}, {"status": "draft"}, {"archived": True}, {"private": "yes"},
         {"visibility": "internal"}, {"is_published": False}, {"deleted_at": "2026-01-01"}, {"published_at": None},
+        {"published_at": pd.NaT}, {"published_at": float("nan")}, {"published_at": pd.NA},
         {"metadata": {"draft": True}},
     ],
     ids=str,
@@ -132,16 +135,21 @@ def test_what_is_not_published_is_left_out(hidden):
 
 
 @pytest.mark.parametrize(
-    "shown", [{"draft": False}, {"published": True}, {"status": "current"}, {"deleted_at": None}], ids=str
+    "shown",
+    [{"draft": False}, {"published": True}, {"status": "current"}, {"deleted_at": None}, {"deleted_at": pd.NaT}],
+    ids=str,
 )
 def test_what_is_published_is_read(shown):
     assert len(list(documents_of([{"id": 1, "content": "text", **shown}]))) == 1
 
 
 def test_keep_leaves_out_more_but_never_less():
-    given = [{"id": n, "content": "text", "locale": locale} for n, locale in enumerate(("en", "de", "en"))]
+    given = [
+        {"id": n, "content": "text", "locale": locale, "public": n or pd.NA}
+        for n, locale in enumerate(("en", "de", "en"))
+    ]
     given[2]["draft"] = True
-    for keep in (lambda one: one["locale"] == "en", "id"):
+    for keep in (lambda one: one["locale"] == "en", "id", "public"):
         rows = documents_of(given, keep=keep)
         assert [row["key"] for row in rows] == ["0" if callable(keep) else "1"]
         assert [(one.count, one.is_expected) for one in rows.account.left_out] == [(1, True), (1, True)]

@@ -228,8 +228,10 @@ def test_what_looks_like_no_content_but_is(body):
 @pytest.mark.parametrize(
     ("body", "text"),
     [
-        ("<p><time datetime=2026-11-20>20 November</time></p>", "a"),
-        ("<div class=x><span><time>5日前</time></span></div>", "a"),
+        ("<p><time datetime=2026-11-20>20 November</time></p>", "a 20 November"),
+        ("<div class=x><span><time datetime=2026-11-20>5日前</time></span></div>", "a 2026-11-20"),
+        ("<p>Doors: <time datetime=2026-12-05T19:30>19.30 Uhr</time></p>", "a Doors: 19.30 Uhr"),
+        ("<table><tr><td>b<td><p><time datetime=2026-12-05T07:00>7 a.m.</time></p></table>", "a b 7 a.m."),
         ("<p>Updated <time datetime=2026-11-20T10:00:00Z>3 hours ago</time></p>", "a Updated 2026-11-20"),
         ("<p>Opened <relative-time datetime=2026-11-20>há 2 dias</relative-time>.</p>", "a Opened 2026-11-20."),
         ("<p>Since <time datetime=2026-11-05>November 5</time></p>", "a Since November 5"),
@@ -256,6 +258,7 @@ def test_times(body, text):
         # What Markdown would take for markup.
         ("a < b &amp; c &copy; &#x1F600;", "a < b & c © 😀"),
         ("&lt;p&gt; &lt;your name&gt; &lt;!-- &amp;lt; <code>&lt;p&gt;</code>", r"\<p> \<your name> \<!-- \&lt; `<p>`"),
+        ("<script>'<![CDATA[a'</script><p>b <![CDATA[<c> & d]]></p><script>//<![CDATA[\n//]]></script>", r"b \<c> & d"),
         ("<h2>&lt;Directory&gt;</h2>", r"## \<Directory>"),
         ("<p># a</p><p>b<br>## c</p><ul><li># d</li></ul><p>C# e</p>", "\\# a\n\nb\n\\## c\n\n- \\# d\n\nC# e"),
         ("<p>``` a</p><p>~~~ b</p><p>[1]: c</p><p>d\n# e\n---</p>", "\\``` a\n\n\\~~~ b\n\n\\[1]: c\n\nd # e ---"),
@@ -365,6 +368,7 @@ def test_links_are_joined_to_the_base_that_a_page_names():
             {"robots": "NOINDEX, follow, none"},
         ),
         ("<meta http-equiv=Refresh content='0; URL=\"../a/\"'>", {"redirect": "../a/"}),
+        ("<noscript><meta http-equiv=refresh content='0; url=/nojs'></noscript>", {}),
         ("<meta http-equiv=refresh content='30'>", {}),
         ("<meta http-equiv=refresh content='60; url=/'>", {}),
         ("<meta name=date content=2026-11-20><meta name=last-modified content=2026-11-21>", {"date": "2026-11-21"}),
@@ -453,8 +457,9 @@ def test_characters_that_cannot_be_decoded_are_counted():
         "<blockquote>" * 2_000 + "end",
         "<table>" + "<tr><td rowspan=65534 colspan=99999>" * 200 + "end</table>",
         "<main><p>end</p>" + "<" * 100_000,
+        "<main><p>end</p>" + "<![CDATA[" * 100_000,
     ],
-    ids=range(7),
+    ids=range(8),
 )
 def test_deep_and_wide_pages_keep_their_text(html):
     before = sys.getrecursionlimit()

@@ -6,8 +6,9 @@ import io
 from datetime import date, datetime, time, timedelta
 
 import pytest
+from lxml import etree
 
-from airflow_provider_assistant.parsing.number_formats import formatted
+from airflow_provider_assistant.parsing.number_formats import codes_of, formatted, shown
 from airflow_provider_assistant.parsing.pages import Note
 from airflow_provider_assistant.parsing.sheets import page
 from tests.unit.parsing.samples import repacked, saved, xlsx
@@ -51,6 +52,8 @@ def test_sheets_are_tables_without_hidden_ones():
         (0.5, "# ?/?", "0.5"), (12345, "0.0E+00", "12345"), (5, "[<10]0.0", "5.0"),
         (123456789, "000-00-0000", "123456789"),
         (123456789012345678, "General", "123456789012346000"), (1e-12, "General", "1e-12"),
+        (15, '0"%"', "15%"), (15, r"0\%", "15%"), (0.5, '0" %"%', "50 %%"), (3, "[$£-en-GB]0.00", "£3.00"),
+        (3, "0 [$€-x-euro2]", "3 €"),
         (2, 'General" pcs"', "2"), (5, "0." + "0" * 30, "5." + "0" * 30), (1, "0" + "%" * 900, "1"),
     ],
 )  # fmt: skip
@@ -64,7 +67,8 @@ def test_dates_are_read_in_iso_format():
 
     workbook = Workbook()
     cells = {
-        date(2026, 11, 22): "dd.mm.yyyy", datetime(2026, 11, 1): "mmm yy", datetime(2026, 11, 22, 8, 30): "d/m/yy h:mm",  # noqa: DTZ001
+        date(2026, 11, 22): "dd.mm.yyyy", datetime(2026, 11, 1): "[$-de-DE]mmm yy",  # noqa: DTZ001
+        datetime(2026, 11, 22, 8, 30): "d/m/yy h:mm",  # noqa: DTZ001
         time(9, 5): "h:mm AM/PM", timedelta(hours=26): "[h]:mm", -1: "dd.mm.yyyy",
     }  # fmt: skip
     for value, code in cells.items():
@@ -74,6 +78,21 @@ def test_dates_are_read_in_iso_format():
     assert [line.strip("| ") for line in lines if "---" not in line] == [
         "2026-11-22", "2026-11", "2026-11-22 08:30:00", "09:05:00", "1 day, 2:00:00", "1899-12-29",
     ]  # fmt: skip
+
+
+def test_formats_of_east_asia_are_dates():
+    styles = "".join(f'<xf numFmtId="{number}"/>' for number in (27, 36, 50, 58))
+    for code in codes_of(etree.fromstring(f"<styleSheet><cellXfs>{styles}</cellXfs></styleSheet>")):
+        assert shown("45352", code, starts_in_1904=False) == "2024-03-01"
+
+
+def test_a_superscript_has_a_mark():
+    from openpyxl.cell.rich_text import CellRichText, TextBlock
+    from openpyxl.cell.text import InlineFont
+
+    cells = [CellRichText(text, TextBlock(InlineFont(vertAlign=f"{kind}script"), "6"))
+             for text, kind in (("10", "super"), ("C", "sub"))]  # fmt: skip
+    assert page(xlsx(A=[cells])).text == "## A\n\n| 10^6^ | C~6~ |\n| --- | --- |"
 
 
 def test_what_a_filter_hides_is_not_expected_and_a_number_that_its_format_hides_is():
