@@ -133,7 +133,7 @@ def _matching(
     else:
         possible = condition_of("unresolved") | condition_of("doubled")
     columns = (_c.scope, _c.key, _c.number, _c.source, _c.state, _c.service, _c.site_id, _c.kind, _c.dag_id, _c.label)
-    query = sa.select(*columns, sa.func.coalesce(is_alive, sa.false()).label("is_alive"))
+    query: sa.Select[Any] = sa.select(*columns, sa.func.coalesce(is_alive, sa.false()).label("is_alive"))
     query = query.where(possible, *selected.conditions()).order_by(_c.scope, _c.key, _c.number)
     yield from connection.execute(query.with_for_update(of=attempts))
 
