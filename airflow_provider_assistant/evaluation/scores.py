@@ -120,7 +120,8 @@ class Scores:
         """
         Return the share of its judged repetitions in which each unit passes.
 
-        A conversation passes if all its turns pass. It is not judged if a turn is not, unless another one fails.
+        A conversation passes if all its turns pass to which a scorer applies. It is not judged if one of them is not or
+        if a turn has no answer, unless another one fails.
 
         :param tag: Only units of which a question has this tag. Default: all.
         """
@@ -129,9 +130,14 @@ class Scores:
         # One number for a unit and a repetition, which is at most the number of answers.
         most = int(self.repetitions.max(initial=0)) + 1
         pairs, of_row = np.unique(units * most + self.repetitions, return_inverse=True)
+        names = pass_if.names
+        applies = np.any([~np.isnan(self.values[name]) | (name in self.measured) for name in names], axis=0)
         has_failed = np.bincount(of_row, weights=passed == 0, minlength=len(pairs)) > 0
-        is_unknown = np.bincount(of_row, weights=np.isnan(passed), minlength=len(pairs)) > 0
-        verdicts = np.where(has_failed, 0.0, np.where(is_unknown, np.nan, 1.0))
+        has_passed = np.bincount(of_row, weights=passed == 1, minlength=len(pairs)) > 0
+        # An answer to which nothing applies, such as that to a greeting, decides nothing.
+        lacks_verdict = np.isnan(passed) & (applies | ~self.is_answered)
+        is_unknown = np.bincount(of_row, weights=lacks_verdict, minlength=len(pairs)) > 0
+        verdicts = np.where(has_failed, 0.0, np.where(is_unknown | ~has_passed, np.nan, 1.0))
         shares, _ = grouped(verdicts, pairs // most, len(questions.units))
         has_tag = np.bincount(questions.unit_of, weights=questions.with_tag(tag), minlength=len(questions.units)) > 0
         shares = np.where(has_tag, shares, np.nan)
