@@ -29,15 +29,19 @@ def check_gate(figures: Figures) -> list[RuleVerdict]:
     Return the verdict on each rule, in the order of the rules.
 
     A rule without data fails, because what was not judged could hide the opposite. Without a rule on ``coverage``, the
-    gate also fails if less than 90 % of the questions have an answer. A rule that relies on a judge that does not agree
-    with people is ``not_judged``, and so is a comparison on the first run. With runs that share no question, it fails.
+    gate also fails if less than 90 % of the questions have an answer, in all or with a tag that a rule names. A rule
+    that relies on a judge that does not agree with people is ``not_judged``, and so is a comparison on the first run.
+    With runs that share no question, it fails.
     """
     rules = figures.criteria.rules
     verdicts = [_check(rule, figures) for rule in rules]
-    if rules and not any(rule.figure == COVERAGE for rule in rules):
-        coverage = _check(parse_rule(f"{COVERAGE} >= {ENOUGH}"), figures)
-        if coverage.verdict == "failed":
-            reason = f"{coverage.reason}; this rule applies because the gate has none on coverage"
+    # A drop does not say how many answers are enough.
+    limited = {rule.figure for rule in rules if not rule.is_drop}
+    tags = dict.fromkeys(rule.tag for rule in rules if rule.tag in figures.tags)
+    for name in [COVERAGE, *(f"{COVERAGE}[{tag}]" for tag in tags)] if rules else []:
+        coverage = _check(parse_rule(f"{name} >= {min(_enough(figures), ENOUGH)}"), figures)
+        if coverage.verdict == "failed" and name not in limited:
+            reason = f"{coverage.reason}; this rule applies because the gate has none on {name}"
             verdicts.append(coverage.model_copy(update={"reason": reason}))
     return verdicts
 

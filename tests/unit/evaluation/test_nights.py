@@ -129,12 +129,25 @@ def test_what_was_not_judged_or_not_compared_is_not_green(night):
     # Most rows were lost, most answers are missing, most latencies are not known.
     assert night(4, edited[:10], gate).summary.gate.verdict == "failed"
     silent = [{**one, "answer": None if number > 10 else "x"} for number, one in enumerate(rows)]
-    assert night(5, silent, ["mark >= 0.9"]).summary.gate.rules[1].rule == "coverage >= 0.9"
+    for rule in ("mark >= 0.9", "coverage drop <= 0.02"):
+        assert night(5, silent, [rule]).summary.gate.rules[1].rule == "coverage >= 0.9"
+    # Of a tag that a rule names, too: the mean of one answer says nothing about the others.
+    tagged = [
+        {**one, "answer": None if number > 90 else "x", "tags": "b" if number >= 90 else ""}
+        for number, one in enumerate(rows)
+    ]
+    verdicts = night(5, tagged, ["mark[b] >= 0.9", "coverage >= 0.8"]).summary.gate.rules
+    assert [(rule.rule, rule.word) for rule in verdicts[2:]] == [("coverage[b] >= 0.8", "failed")]
+    assert words(night(5, tagged, ["mark[b] >= 0.9", "coverage >= 0.8", "coverage[b] >= 0.1"])) == ["passed"] * 3
     timed = [{**one, "seconds": 1.0 if number < 50 else None} for number, one in enumerate(rows)]
-    for rule in ("latency p95 <= 2", "latency <= 2", "pass_rate >= 0.9"):
-        evaluation = night(6, timed, [rule], scorers=("mark", "latency"), pass_if="latency <= 2 and mark >= 1")
-        (verdict,) = evaluation.summary.gate.rules
+    measured = {"scorers": ("mark", "latency"), "pass_if": "latency <= 2 and mark >= 1"}
+    night(6, [{**one, "seconds": 1.0} for one in rows], **measured)
+    for rule in ("latency p95 <= 2", "latency <= 2", "pass_rate >= 0.9", "newly_failing <= 2"):
+        (verdict,) = night(7, timed, [rule], **measured).summary.gate.rules
         assert (verdict.verdict, "only 50 of 100 questions have a value" in verdict.reason) == ("failed", True)
+    unknown = [{**one, "seconds": None} for one in rows]
+    (verdict,) = night(7, unknown, ["newly_failing <= 2"], **measured).summary.gate.rules
+    assert (verdict.verdict, "share no question that has a value" in verdict.reason) == ("failed", True)
     for rule in ("mark[nowhere] >= 0.1", "mark[nowhere] drop <= 0.1"):
         (verdict,) = night(7, rows, [rule]).summary.gate.rules
         assert (verdict.verdict, verdict.reason) == ("failed", "no data: no question has the tag 'nowhere'")
