@@ -33,12 +33,14 @@ class Earlier(NamedTuple):
     An earlier run, and its scores for the questions of this one.
 
     :param changed: Number of its questions whose text or expectations are different now.
+    :param added: Number of the questions of this run that it does not have.
     :param removed: Number of its questions that this run does not have.
     """
 
     run: EarlierRun
     scores: Scores
     changed: int
+    added: int
     removed: int
 
 

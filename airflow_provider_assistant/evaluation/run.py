@@ -146,7 +146,7 @@ def _read_earlier(job: EvaluationJob) -> list[Earlier]:
         before = dict(zip(table["key"].to_pylist(), table["case"].to_pylist(), strict=True))
         common = before.keys() & now.keys()
         changed = sum(before[key] != now[key] for key in common)
-        return Earlier(run, scores, changed, len(before) - len(common))
+        return Earlier(run, scores, changed, len(now) - len(common), len(before) - len(common))
 
     return side_by_side(read, earlier_runs(job.folder, job.baseline))
 
@@ -203,7 +203,6 @@ def _about(figures: Figures) -> EarlierRuns | None:
         return None
     latest = compared[0]
     summary = latest.run.summary
-    known = len(set(latest.scores.question_of.tolist())) + latest.changed
     return EarlierRuns(
         path=str(latest.run.folder.path),
         name=summary.name,
@@ -211,7 +210,7 @@ def _about(figures: Figures) -> EarlierRuns | None:
         asked_at=summary.asked_at,
         runs=len(compared),
         changed=latest.changed,
-        added=max(0, len(figures.scores.questions.keys) - known),
+        added=latest.added,
         removed=latest.removed,
     )
 

@@ -272,7 +272,7 @@ def of_table(table: pa.Table, questions: Questions, measured: frozenset[str]) ->
     """
     Return the scores of an earlier run for the questions of this one.
 
-    Answers to other questions are left out, and so are conversations of which a question has changed.
+    Answers to other questions are left out, and so are conversations of which a question has changed or was added.
 
     :raises ValueError: It is not a table of scores.
     """
@@ -285,8 +285,8 @@ def of_table(table: pa.Table, questions: Questions, measured: frozenset[str]) ->
     found = pc.index_in(table["key"], value_set=pa.array(questions.keys, pa.string())).combine_chunks()
     is_same = pc.equal(table["case"], pa.array(questions.hashes, pa.string()).take(found)).fill_null(False).to_numpy()
     question_of = found.fill_null(-1).to_numpy().astype(np.int64)
-    changed_units = np.unique(questions.unit_of[question_of[~is_same & (question_of >= 0)]])
-    is_kept = is_same & ~np.isin(questions.unit_of[question_of], changed_units)
+    others = np.setdiff1d(np.arange(len(questions.keys)), question_of[is_same])
+    is_kept = is_same & ~np.isin(questions.unit_of[question_of], questions.unit_of[others])
     kept = table.filter(pa.array(is_kept))
     names = [field.name for field in kept.schema if field.name not in COLUMNS and pa.types.is_floating(field.type)]
     values = {name: kept[name].to_numpy().astype(float) for name in names}

@@ -178,6 +178,11 @@ def test_a_conversation_passes_or_fails_as_a_whole(night):
     assert second.summary.failing.keys == second.summary.newly_failing.keys == ["q4"]
     assert words(second) == ["failed", "failed"]
     assert failing_lines(second) == ["newly failing: q4 (turn 2) — 5? — mark >= 1: 0"]
+    # With another turn it is another conversation.
+    rows.append(row(9, mark=0.0, session_id=rows[8]["session_id"], turn=3))
+    third = night(2, rows, rules, pass_if="mark >= 1").summary
+    assert (third.failing.keys, third.newly_failing.keys) == (["q4", "q7"], [])
+    assert (third.earlier.changed, third.earlier.added) == (0, 1)
 
 
 @pytest.mark.promise("evaluation", "A question counts once, however often it was asked.")
