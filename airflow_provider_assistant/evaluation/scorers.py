@@ -21,6 +21,7 @@ from airflow_provider_assistant.evaluation.rules import (
     JUDGE,
     LATENCY,
     LOW_CONFIDENCE,
+    is_measured,
     is_share,
 )
 from airflow_provider_assistant.evaluation.text import address, addresses_in, has_phrase, normalise, tokens
@@ -37,19 +38,22 @@ class Scorer:
 
     :param score: Returns None if the scorer is not applicable. A judge has no function.
     :param expectation: Column of the golden set that the scorer needs; None if it needs none.
-    :param is_measured: Whether every answer should have a value, such as its latency.
     """
 
     name: str
     score: Score | None
     expectation: str | None = None
     higher_is_better: bool = True
-    is_measured: bool = False
 
     @property
     def is_share(self) -> bool:
         """Whether scores are from 0 to 1."""
         return is_share(self.name)
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether every answer should have a value."""
+        return is_measured(self.name)
 
     @property
     def worst(self) -> float:
@@ -114,9 +118,9 @@ SCORERS = {
         Scorer("must_not_include", _must_not_include, "must_not_include"),
         Scorer("cites", _cites, "expected_url"),
         Scorer("refusal", partial(_refusal, ()), "expect_no_answer"),
-        Scorer(LATENCY, lambda case: case.seconds, higher_is_better=False, is_measured=True),
-        Scorer(CONFIDENCE_SCORE, lambda case: case.confidence_score, is_measured=True),
-        Scorer(LOW_CONFIDENCE, _low_confidence, higher_is_better=False, is_measured=True),
+        Scorer(LATENCY, lambda case: case.seconds, higher_is_better=False),
+        Scorer(CONFIDENCE_SCORE, lambda case: case.confidence_score),
+        Scorer(LOW_CONFIDENCE, _low_confidence, higher_is_better=False),
     )
 }
 
@@ -187,7 +191,7 @@ def _scorer_of(name: str, refusal_phrases: tuple[str, ...]) -> Scorer:
     if name.startswith(JUDGE):
         return Scorer(name, None)
     if name.startswith(COLUMN):
-        return Scorer(name, partial(_number_in, name.removeprefix(COLUMN)), is_measured=True)
+        return Scorer(name, partial(_number_in, name.removeprefix(COLUMN)))
     return Scorer(name, _function_at(name))
 
 
