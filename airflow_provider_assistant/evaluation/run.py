@@ -15,7 +15,7 @@ from airflow_provider_assistant.evaluation.gate import check_gate
 from airflow_provider_assistant.evaluation.judge import Judged
 from airflow_provider_assistant.evaluation.rules import Criteria, OnFail
 from airflow_provider_assistant.evaluation.runs import earlier_runs, side_by_side
-from airflow_provider_assistant.evaluation.scorers import check_expectations
+from airflow_provider_assistant.evaluation.scorers import check_columns
 from airflow_provider_assistant.evaluation.scores import Questions, of_table, score_cases, to_table
 from airflow_provider_assistant.evaluation.summary import (
     EarlierRuns,
@@ -120,13 +120,9 @@ def evaluate(job: EvaluationJob) -> Evaluation:
 
 def _check(job: EvaluationJob) -> None:
     """Check what can be checked before anything is paid for or written."""
-    pass_if, rules = job.criteria
-    needed = set(pass_if.names if pass_if else ())
-    needed.update(name for rule in rules for name in job.criteria.scorers_of(rule.base))
-    columns = {column: None for case in job.cases for column in case.row}
-    check_expectations(job.scorers, needed, columns)
+    check_columns(job.scorers, job.criteria, job.cases)
     if job.judges:
-        job.judges.check(job.cases, rules)
+        job.judges.check(job.cases, job.criteria.rules)
 
 
 def _read_earlier(job: EvaluationJob) -> list[Earlier]:

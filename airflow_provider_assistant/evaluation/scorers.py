@@ -21,6 +21,7 @@ from airflow_provider_assistant.evaluation.rules import (
     JUDGE,
     LATENCY,
     LOW_CONFIDENCE,
+    Criteria,
     is_measured,
     is_share,
 )
@@ -143,15 +144,23 @@ def scorers_of(names: Sequence[str], refusal_phrases: Sequence[str] = ()) -> lis
     return [_scorer_of(name, checked_phrases(refusal_phrases)) for name in names]
 
 
-def check_expectations(scorers: Sequence[Scorer], needed: Collection[str], columns: Collection[str]) -> None:
+def check_columns(
+    scorers: Sequence[Scorer], criteria: Criteria, cases: Sequence[Case], to_come: Collection[str] = ()
+) -> None:
     """
-    Check that the golden set has the columns of the scorers that decide.
+    Check that there are the columns of ``column:``, and the expectations of the scorers that decide.
 
-    :param needed: Names of the scorers in the gate and in ``pass_if``.
-    :param columns: Columns of the answers and of the golden set.
+    :param to_come: Columns that only the answers will have. Default: none.
     :raises AssistantInputError: A column is missing; the error names similar ones.
     """
+    needed = {name for rule in criteria.rules for name in criteria.scorers_of(rule.base)}
+    needed.update(criteria.pass_if.names if criteria.pass_if else ())
+    columns = [*dict.fromkeys(column for case in cases for column in case.row), *to_come]
     for scorer in scorers:
+        if scorer.name.startswith(COLUMN) and (name := scorer.name.removeprefix(COLUMN)) not in columns:
+            raise AssistantInputError(
+                f"the answers have no column {name!r}{did_you_mean(name, columns)}", field="scorers"
+            )
         column = scorer.expectation
         if column is None or column in columns or scorer.name not in needed:
             continue
@@ -197,10 +206,7 @@ def _scorer_of(name: str, refusal_phrases: tuple[str, ...]) -> Scorer:
 
 def _number_in(column: str, case: Case) -> float | None:
     """Return the number in a column of the user, or None if the cell is empty."""
-    if column not in case.row:
-        meant = did_you_mean(column, case.row)
-        raise AssistantInputError(f"the answers have no column {column!r}{meant}", field="scorers")
-    text = as_text(case.row[column])
+    text = as_text(case.row.get(column))
     try:
         number = None if text is None else float(text)
     except ValueError:

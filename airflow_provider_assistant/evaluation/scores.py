@@ -228,7 +228,7 @@ def _scored(scorer: Scorer, case: Case) -> tuple[float | None, str | None]:
     try:
         value: Any = scorer.score(case) if scorer.score else None
     except AssistantInputError:
-        # A column that is missing or not numeric is a mistake in all the data, not in one answer.
+        # A column that is not numeric is a mistake in all the data, not in one answer.
         raise
     except Exception as error:  # noqa: BLE001 (functions of users raise what they like)
         return None, f"{type(error).__name__}: {error}"
