@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from airflow_provider_assistant.api.confidence import is_low
 from airflow_provider_assistant.evaluation.arrays import np
@@ -14,7 +14,7 @@ from airflow_provider_assistant.evaluation.figures import Earlier, Figures
 from airflow_provider_assistant.evaluation.gate import check_gate
 from airflow_provider_assistant.evaluation.judge import Judged
 from airflow_provider_assistant.evaluation.rules import Criteria, OnFail
-from airflow_provider_assistant.evaluation.runs import earlier_runs, side_by_side
+from airflow_provider_assistant.evaluation.runs import PREVIOUS, earlier_runs, side_by_side
 from airflow_provider_assistant.evaluation.scorers import check_columns
 from airflow_provider_assistant.evaluation.scores import Questions, of_table, score_cases, to_table
 from airflow_provider_assistant.evaluation.summary import (
@@ -151,15 +151,12 @@ def _summary(job: EvaluationJob, figures: Figures) -> Summary:
     unanswered = Counter(case.status for case in job.cases if case.answer is None)
     confident = [case for case in job.cases if case.confidence_level or case.confidence_score is not None]
     tags = Counter(tag for case in job.cases for tag in case.tags)
-    rules = check_gate(figures)
-    verdict: Literal["passed", "failed", "none"] = "passed" if rules else "none"
-    if any(rule.verdict == "failed" for rule in rules):
-        verdict = "failed"
+    asked_at = _asked_at(job.cases)
     return Summary(
         name=job.name,
         run=dict(job.run),
         site=job.site,
-        asked_at=_asked_at(job.cases),
+        asked_at=asked_at,
         pass_if=job.criteria.pass_if.text if job.criteria.pass_if else None,
         questions=QuestionCounts(
             total=len(job.cases),
@@ -173,8 +170,21 @@ def _summary(job: EvaluationJob, figures: Figures) -> Summary:
         failing=Keys.of(figures.failing),
         newly_failing=Keys.of(figures.newly_failing),
         earlier=_about(figures),
-        gate=Gate(verdict=verdict, on_fail=job.on_fail, rules=rules),
+        gate=_gate(job, figures, asked_at),
     )
+
+
+def _gate(job: EvaluationJob, figures: Figures, asked_at: str | None) -> Gate:
+    rules = check_gate(figures)
+    if not any(rule.verdict == "failed" for rule in rules):
+        return Gate(verdict="passed" if rules else "none", on_fail=job.on_fail, rules=rules)
+    failed_runs, since = 1, asked_at
+    # The latest of the earlier runs is the one before this one, also if it is not compared.
+    if job.baseline == PREVIOUS and figures.earlier:
+        before = figures.earlier[0].run.summary.gate
+        failed_runs += before.failed_runs
+        since = before.since or since
+    return Gate(verdict="failed", on_fail=job.on_fail, rules=rules, failed_runs=failed_runs, since=since)
 
 
 def _scorers(job: EvaluationJob, figures: Figures) -> dict[str, ScorerSummary]:

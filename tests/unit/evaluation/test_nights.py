@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -10,7 +11,7 @@ import pytest
 
 from airflow_provider_assistant.evaluation.failing import failing_lines
 from airflow_provider_assistant.exceptions import AssistantInputError
-from tests.unit.evaluation.conftest import row
+from tests.unit.evaluation.conftest import NIGHT, row
 
 
 def words(evaluation):
@@ -40,6 +41,19 @@ def test_nights_on_which_nothing_changes_are_green_and_a_loss_is_red_until_it_is
     assert lost[-1].gate.rules[1].questions
     repaired = [night(number, rows(), gate).summary for number in range(26, 29)]
     assert "passed" in [summary.gate.verdict for summary in repaired]
+
+
+def test_since_when_the_gate_fails_is_known_although_runs_that_got_worse_are_not_compared(night):
+    def evaluated(number, mark, **options):
+        rows = [row(one, mark=mark, submitted_at=NIGHT + timedelta(days=number)) for one in range(40)]
+        return night(number, rows, ["mark drop <= 0.02"], **options)
+
+    runs = [evaluated(number, float(number < 3)) for number in range(9)]
+    gates = [run.summary.gate for run in runs]
+    assert [gate.failed_runs for gate in gates] == [0, 0, 0, 1, 2, 3, 4, 5, 6]
+    assert [gate.since for gate in gates] == [None] * 3 + ["2026-11-04T00:00:00+00:00"] * 6
+    # A run that is named need not be the one before.
+    assert evaluated(9, 0.0, baseline=str(runs[0].job.folder.path)).summary.gate.failed_runs == 1
 
 
 @pytest.mark.parametrize(
