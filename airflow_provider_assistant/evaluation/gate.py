@@ -14,7 +14,7 @@ from airflow_provider_assistant.evaluation.rules import (
     is_share,
     parse_rule,
 )
-from airflow_provider_assistant.evaluation.summary import NAMED, Change, Deciding, RuleVerdict, Verdict
+from airflow_provider_assistant.evaluation.summary import Change, Deciding, RuleVerdict, Verdict
 from airflow_provider_assistant.texts import counted
 
 # Share of the questions that must be answered, measured and compared, if the gate has no rule on coverage.
@@ -26,7 +26,7 @@ _AFTER_A_CHANGE = "After a change of the golden set on purpose, the next run com
 
 def check_gate(figures: Figures) -> list[RuleVerdict]:
     """
-    Return the verdict on each rule, in the order of the rules.
+    Return the verdict on each rule, in the order of the rules, with all questions that decided.
 
     A rule without data fails, because what was not judged could hide the opposite. Without a rule on ``coverage``, the
     gate also fails if less than 90 % of the questions have an answer, in all or with a tag that a rule names. A rule
@@ -61,7 +61,7 @@ def _check(rule: Rule, figures: Figures) -> RuleVerdict:
     if verdict.verdict not in {"failed", "not_proven"}:
         return verdict
     deciding = figures.losses(rule) if rule.is_drop else _deciding(rule, figures)
-    return verdict.model_copy(update={"questions": deciding[:NAMED], "deciding": len(deciding)})
+    return verdict.model_copy(update={"questions": deciding, "deciding": len(deciding)})
 
 
 def _check_value(rule: Rule, figures: Figures) -> RuleVerdict:

@@ -18,10 +18,12 @@ from airflow_provider_assistant.evaluation.runs import PREVIOUS, earlier_runs, s
 from airflow_provider_assistant.evaluation.scorers import check_columns
 from airflow_provider_assistant.evaluation.scores import Questions, of_table, score_cases, to_table
 from airflow_provider_assistant.evaluation.summary import (
+    NAMED,
     EarlierRuns,
     Gate,
     Keys,
     QuestionCounts,
+    RuleVerdict,
     ScorerSummary,
     Summary,
 )
@@ -68,6 +70,7 @@ class Evaluation:
     :param judgements: Judgements by scorer, one per case.
     :param failing: Questions and conversations that do not fulfil ``pass_if``.
     :param newly_failing: Those of them that usually passed before.
+    :param deciding: Questions and conversations that decided a rule that failed.
     :param trend: Summaries of the earlier runs, earliest first.
     """
 
@@ -78,6 +81,7 @@ class Evaluation:
     failing: Sequence[str] = ()
     newly_failing: Sequence[str] = ()
     trend: Sequence[Summary] = ()
+    deciding: Sequence[str] = ()
 
     @property
     def cases(self) -> Sequence[Case]:
@@ -105,13 +109,16 @@ def evaluate(job: EvaluationJob) -> Evaluation:
         judged = job.judges.judge(job.cases, job.folder.verdicts, job.criteria.pass_if)
     scores = score_cases(job.cases, job.scorers, judged.judgements)
     figures = Figures(scores, job.scorers, job.criteria, earlier, judged.facts, judged.agreements)
+    rules = check_gate(figures)
+    deciding = {question.key: None for rule in rules if rule.verdict == "failed" for question in rule.questions}
     evaluation = Evaluation(
         job=job,
-        summary=_summary(job, figures),
+        summary=_summary(job, figures, rules),
         scores=scores,
         judgements=judged.judgements,
         failing=figures.failing or (),
         newly_failing=figures.newly_failing or (),
+        deciding=list(deciding),
         trend=[one.run.summary for one in earlier[::-1]],
     )
     _write(evaluation)
@@ -147,7 +154,7 @@ def _read_earlier(job: EvaluationJob) -> list[Earlier]:
     return side_by_side(read, earlier_runs(job.folder, job.baseline))
 
 
-def _summary(job: EvaluationJob, figures: Figures) -> Summary:
+def _summary(job: EvaluationJob, figures: Figures, rules: Sequence[RuleVerdict]) -> Summary:
     unanswered = Counter(case.status for case in job.cases if case.answer is None)
     confident = [case for case in job.cases if case.confidence_level or case.confidence_score is not None]
     tags = Counter(tag for case in job.cases for tag in case.tags)
@@ -170,12 +177,12 @@ def _summary(job: EvaluationJob, figures: Figures) -> Summary:
         failing=Keys.of(figures.failing),
         newly_failing=Keys.of(figures.newly_failing),
         earlier=_about(figures),
-        gate=_gate(job, figures, asked_at),
+        gate=_gate(job, figures, rules, asked_at),
     )
 
 
-def _gate(job: EvaluationJob, figures: Figures, asked_at: str | None) -> Gate:
-    rules = check_gate(figures)
+def _gate(job: EvaluationJob, figures: Figures, found: Sequence[RuleVerdict], asked_at: str | None) -> Gate:
+    rules = [rule.model_copy(update={"questions": rule.questions[:NAMED]}) for rule in found]
     if not any(rule.verdict == "failed" for rule in rules):
         return Gate(verdict="passed" if rules else "none", on_fail=job.on_fail, rules=rules)
     failed_runs, since = 1, asked_at

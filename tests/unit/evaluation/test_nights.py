@@ -102,14 +102,17 @@ def test_questions_of_a_rule_are_named_however_many_fail_another(night):
     secret = {"must_not_include": "the password is"}
     rows = [row(number, "No.", **secret) for number in range(80)]
     rows += [row(number, "Well, the password is 42.", **secret) for number in range(80, 83)]
-    gate = ["must_not_include >= 1", "token_f1 >= 0.1"]
-    evaluation = night(0, rows, gate, scorers=("must_not_include", "token_f1"), baseline=None)
-    leaked, lowest = evaluation.summary.gate.rules
+    rows += [row(number, expected=None, slow=60) for number in range(83, 163)]
+    gate = ["must_not_include >= 1", "token_f1 >= 0.1", "column:slow <= 20"]
+    scorers = ("must_not_include", "token_f1", "column:slow")
+    evaluation = night(0, [{"slow": 0, **one} for one in rows], gate, scorers=scorers, baseline=None)
+    leaked, lowest, slow = evaluation.summary.gate.rules
     assert [question.key for question in leaked.questions] == ["q80", "q81", "q82"]
     assert (lowest.deciding, len(lowest.questions)) == (83, 50)
     lines = failing_lines(evaluation)
     assert len(lines) == 21
-    assert lines[-1] == "and 63 more"
+    # Those of the last rule are others than those before.
+    assert (slow.deciding, lines[-1]) == (80, "and 143 more")
     assert sum("must_not_include >= 1: 0" in line for line in lines) == 3
 
 
