@@ -65,6 +65,8 @@ def output_table(questions: Questions, answers: Mapping[str, Answer], silence: s
         before = None
         for question in conversation:
             row = _row(question, answers.get(question.question_id), silence)
+            # A turn that was not sent belongs to its conversation all the same.
+            row["session_id"] = row["session_id"] or (before and before["session_id"])
             if row["status"] == "not_submitted" and row["error"] is None:
                 row["error"] = "not sent: the task had stopped"
                 if before and before["status"] != "complete":

@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.asking.answers import site_of
 from airflow_provider_assistant.cli.ask import ANSWERS, ask, check_questions
-from airflow_provider_assistant.cli.golden_input import KEY, GateFile, cases_of, check_tags, read_gate, read_golden
+from airflow_provider_assistant.cli.golden_input import KEY, GateFile, cases_of, check_gate, read_gate, read_golden
 from airflow_provider_assistant.cli.interruptions import ending
 from airflow_provider_assistant.cli.output import BAD, GOOD, Console
 from airflow_provider_assistant.cli.runner import OK, WRONG, command, open_hook
@@ -47,6 +47,7 @@ def evaluate(out: Console, args: argparse.Namespace) -> int:
     elif golden:
         cases = golden.cases()
         check_questions(golden, args)
+    check_gate(gate, cases, None if saved else golden)
     _check(args, gate, cases)
     if not saved:
         hook = open_hook(out, args, waits=True)
@@ -135,7 +136,6 @@ def _check(args: argparse.Namespace, gate: GateFile, cases: list[Case]) -> None:
 
     :raises AssistantInputError: Something is wrong; nothing was sent.
     """
-    check_tags(gate.criteria.rules, cases)
     gate.judge.check(cases, gate.criteria.rules)
     for name in ("junit", "report"):
         path = getattr(args, name)

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_assistant.asking.answers import COLUMNS
 from airflow_provider_assistant.cli.rows import csv_options, pairs
 from airflow_provider_assistant.evaluation.golden import Case, read_cases
 from airflow_provider_assistant.evaluation.judge import Judge
-from airflow_provider_assistant.evaluation.rules import DEFAULT_SCORERS, Criteria, Rule, parse_criteria
-from airflow_provider_assistant.evaluation.scorers import Scorer, scorers_of
+from airflow_provider_assistant.evaluation.rules import DEFAULT_SCORERS, Criteria, parse_criteria
+from airflow_provider_assistant.evaluation.scorers import Scorer, check_columns, scorers_of
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.tables import Columns, read_rows
 from airflow_provider_assistant.tables.whole import table_of
@@ -146,14 +147,16 @@ def _mapping_in(path: str) -> dict[str, Any]:
     return content
 
 
-def check_tags(rules: Sequence[Rule], cases: Sequence[Case]) -> None:
+def check_gate(gate: GateFile, cases: Sequence[Case], golden: GoldenSet | None = None) -> None:
     """
-    Check that questions have the tags of the rules.
+    Check that the questions have the tags of the rules and the columns of the scorers.
 
-    :raises AssistantInputError: No question has the tag of a rule.
+    :param golden: The golden set if its questions will be asked, so that the answers will have further columns.
+    :raises AssistantInputError: No question has the tag of a rule, or a column is missing.
     """
+    check_columns(gate.scorers, gate.criteria, cases, [*COLUMNS, *golden.rows.column_names] if golden else ())
     tags = {tag for case in cases for tag in case.tags}
-    for rule in rules:
+    for rule in gate.criteria.rules:
         if rule.tag is not None and rule.tag not in tags:
             listed = ", ".join(sorted(tags)[:LISTED]) or "no tags"
             raise AssistantInputError(

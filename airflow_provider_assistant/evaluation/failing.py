@@ -59,7 +59,8 @@ def failing_questions(evaluation: Evaluation, limit: int) -> tuple[list[FailingQ
     failed = evaluation.summary.gate.failed
     lists = [evaluation.newly_failing, *([question.key for question in rule.questions] for rule in failed)]
     in_turn = chain.from_iterable(zip_longest(*lists))
-    units = [key for key in dict.fromkeys(chain(in_turn, evaluation.failing)) if key is not None]
+    found = chain(in_turn, evaluation.failing, evaluation.deciding)
+    units = [key for key in dict.fromkeys(found) if key is not None]
     by_rule = _reasons_by_rule(evaluation)
     turns: dict[str, dict[int, list[FailingTurn]]] = {unit: defaultdict(list) for unit in units[:limit]}
     for row, case in enumerate(evaluation.cases):
@@ -68,8 +69,7 @@ def failing_questions(evaluation: Evaluation, limit: int) -> tuple[list[FailingQ
             turns[case.unit][case.repetition].append(turn)
     is_new = set(evaluation.newly_failing)
     questions = [FailingQuestion(unit, _worst(turns[unit].values()), unit in is_new) for unit in turns]
-    total = max([len(units), len(evaluation.failing), *(rule.deciding for rule in failed)])
-    return sorted(questions, key=lambda question: not question.is_new), total - len(questions)
+    return sorted(questions, key=lambda question: not question.is_new), len(units) - len(questions)
 
 
 def failing_lines(evaluation: Evaluation) -> list[str]:

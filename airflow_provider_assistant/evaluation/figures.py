@@ -33,12 +33,14 @@ class Earlier(NamedTuple):
     An earlier run, and its scores for the questions of this one.
 
     :param changed: Number of its questions whose text or expectations are different now.
+    :param added: Number of the questions of this run that it does not have.
     :param removed: Number of its questions that this run does not have.
     """
 
     run: EarlierRun
     scores: Scores
     changed: int
+    added: int
     removed: int
 
 
@@ -77,8 +79,10 @@ class Figures:
                 figures[tagged] = self._figure(name, tag, with_change=tagged in limited)
         figures |= self._quantiles()
         if self.newly_failing is not None:
-            count = len(self.newly_failing)
-            figures[NEWLY_FAILING] = Figure(value=count, count=count, expected=count)
+            # What could not be judged is not newly failing, which must not look like passing.
+            figures[NEWLY_FAILING] = figures[PASS_RATE].model_copy(
+                update={"value": float(len(self.newly_failing)), "change": None}
+            )
         for name, agreement in self.agreements.items():
             # The lower end of the interval is the agreement that is proven.
             labels = agreement.labels
@@ -95,14 +99,14 @@ class Figures:
 
     @cached_property
     def newly_failing(self) -> list[str] | None:
-        """The questions that usually passed and do not pass now; None without earlier runs to say so."""
+        """The questions that usually passed and do not pass now; None if none was judged in an earlier run and now."""
         runs = self.compared(PASS_RATE)
         if self.criteria.pass_if is None or not runs:
             return None
         before = self._matrix(runs, PASS_RATE)
-        if np.isnan(before).all():
-            return None
         now = self.by_unit(self.scores, PASS_RATE).values
+        if np.isnan(before + now).all():
+            return None
         return newly_failing(self.scores.questions.units, now, before)
 
     def losses(self, rule: Rule) -> list[Deciding]:

@@ -14,7 +14,7 @@ from airflow_provider_assistant.evaluation.rules import (
     is_share,
     parse_rule,
 )
-from airflow_provider_assistant.evaluation.summary import NAMED, Change, Deciding, RuleVerdict, Verdict
+from airflow_provider_assistant.evaluation.summary import Change, Deciding, RuleVerdict, Verdict
 from airflow_provider_assistant.texts import counted
 
 # Share of the questions that must be answered, measured and compared, if the gate has no rule on coverage.
@@ -26,18 +26,22 @@ _AFTER_A_CHANGE = "After a change of the golden set on purpose, the next run com
 
 def check_gate(figures: Figures) -> list[RuleVerdict]:
     """
-    Return the verdict on each rule, in the order of the rules.
+    Return the verdict on each rule, in the order of the rules, with all questions that decided.
 
     A rule without data fails, because what was not judged could hide the opposite. Without a rule on ``coverage``, the
-    gate also fails if less than 90 % of the questions have an answer. A rule that relies on a judge that does not agree
-    with people is ``not_judged``, and so is a comparison on the first run. With runs that share no question, it fails.
+    gate also fails if less than 90 % of the questions have an answer, in all or with a tag that a rule names. A rule
+    that relies on a judge that does not agree with people is ``not_judged``, and so is a comparison on the first run.
+    With runs that share no question, it fails.
     """
     rules = figures.criteria.rules
     verdicts = [_check(rule, figures) for rule in rules]
-    if rules and not any(rule.figure == COVERAGE for rule in rules):
-        coverage = _check(parse_rule(f"{COVERAGE} >= {ENOUGH}"), figures)
-        if coverage.verdict == "failed":
-            reason = f"{coverage.reason}; this rule applies because the gate has none on coverage"
+    # A drop does not say how many answers are enough.
+    limited = {rule.figure for rule in rules if not rule.is_drop}
+    tags = dict.fromkeys(rule.tag for rule in rules if rule.tag in figures.tags)
+    for name in [COVERAGE, *(f"{COVERAGE}[{tag}]" for tag in tags)] if rules else []:
+        coverage = _check(parse_rule(f"{name} >= {min(_enough(figures), ENOUGH)}"), figures)
+        if coverage.verdict == "failed" and name not in limited:
+            reason = f"{coverage.reason}; this rule applies because the gate has none on {name}"
             verdicts.append(coverage.model_copy(update={"reason": reason}))
     return verdicts
 
@@ -57,7 +61,7 @@ def _check(rule: Rule, figures: Figures) -> RuleVerdict:
     if verdict.verdict not in {"failed", "not_proven"}:
         return verdict
     deciding = figures.losses(rule) if rule.is_drop else _deciding(rule, figures)
-    return verdict.model_copy(update={"questions": deciding[:NAMED], "deciding": len(deciding)})
+    return verdict.model_copy(update={"questions": deciding, "deciding": len(deciding)})
 
 
 def _check_value(rule: Rule, figures: Figures) -> RuleVerdict:

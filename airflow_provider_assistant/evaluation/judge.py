@@ -13,7 +13,6 @@ from airflow_provider_assistant.evaluation.golden import Case, read_cases
 from airflow_provider_assistant.evaluation.rubrics import JudgeOptions, Task
 from airflow_provider_assistant.evaluation.summary import Agreement, JudgeFacts
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
-from airflow_provider_assistant.keys import is_missing
 from airflow_provider_assistant.storage.opening import reading
 from airflow_provider_assistant.texts import counted
 
@@ -191,7 +190,7 @@ def labels_of(cases: Iterable[Case], judge: str, *, is_only: bool) -> list[tuple
         if is_blank(case.row.get(column)):
             continue
         labelled = case.row.get(HUMAN_ANSWER)
-        answer = case.answer if is_missing(labelled) else str(labelled)
+        answer = case.answer if is_blank(labelled) else str(labelled)
         passes = _WORDS.get(str(case.row[column]).strip().lower())
         if passes is None:
             raise AssistantInputError(

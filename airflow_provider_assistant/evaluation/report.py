@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from difflib import SequenceMatcher
 from functools import cache
 from html import escape
-from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -86,7 +85,7 @@ def render(evaluation: Evaluation, *, files: str | None = "the folder of this fi
         summary=summary,
         word=summary.gate.word.capitalize(),
         effect=_effect(summary),
-        since=_since(summary, evaluation.trend),
+        since=_since(summary),
         rules=sorted(summary.gate.rules, key=lambda rule: (rule.verdict != "failed", rule.verdict == "passed")),
         failing=failing,
         more_failing=more,
@@ -194,13 +193,12 @@ def _effect(summary: Summary) -> str:
     return f"{text} {EFFECTS[gate.on_fail] if gate.verdict == 'failed' else 'The task succeeds.'}"
 
 
-def _since(summary: Summary, trend: Sequence[Summary]) -> str | None:
+def _since(summary: Summary) -> str | None:
     """Return since when the gate fails; None if it does not."""
-    if summary.gate.verdict != "failed":
+    gate = summary.gate
+    if gate.verdict != "failed":
         return None
-    red = list(takewhile(lambda run: run.gate.verdict == "failed", [summary, *trend[::-1]]))
-    first = moment(red[-1].asked_at)
-    return f"{first}, {counted(len(red), 'run')} in a row" if len(red) > 1 else f"{first}, this run"
+    return f"{moment(gate.since)}, {f'{gate.failed_runs} runs in a row' if gate.failed_runs > 1 else 'this run'}"
 
 
 def _loss(summary: Summary, tag: str) -> float:

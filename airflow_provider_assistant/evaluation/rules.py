@@ -222,6 +222,11 @@ def is_share(name: str) -> bool:
     return name not in {NEWLY_FAILING, LATENCY, CONFIDENCE_SCORE} and not name.startswith(COLUMN)
 
 
+def is_measured(name: str) -> bool:
+    """Return whether a scorer should have a value for every answer, such as its latency."""
+    return name in {LATENCY, CONFIDENCE_SCORE, LOW_CONFIDENCE} or name.startswith(COLUMN)
+
+
 def _not_a_share(name: str, limit: float) -> str | None:
     if is_share(name) and not 0 <= limit <= 1:
         return f"{name} is from 0 to 1; write {limit / 100:g} for {limit:g} %"

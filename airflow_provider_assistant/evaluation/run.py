@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from airflow_provider_assistant.api.confidence import is_low
 from airflow_provider_assistant.evaluation.arrays import np
@@ -14,14 +14,16 @@ from airflow_provider_assistant.evaluation.figures import Earlier, Figures
 from airflow_provider_assistant.evaluation.gate import check_gate
 from airflow_provider_assistant.evaluation.judge import Judged
 from airflow_provider_assistant.evaluation.rules import Criteria, OnFail
-from airflow_provider_assistant.evaluation.runs import earlier_runs, side_by_side
-from airflow_provider_assistant.evaluation.scorers import check_expectations
+from airflow_provider_assistant.evaluation.runs import PREVIOUS, earlier_runs, side_by_side
+from airflow_provider_assistant.evaluation.scorers import check_columns
 from airflow_provider_assistant.evaluation.scores import Questions, of_table, score_cases, to_table
 from airflow_provider_assistant.evaluation.summary import (
+    NAMED,
     EarlierRuns,
     Gate,
     Keys,
     QuestionCounts,
+    RuleVerdict,
     ScorerSummary,
     Summary,
 )
@@ -68,6 +70,7 @@ class Evaluation:
     :param judgements: Judgements by scorer, one per case.
     :param failing: Questions and conversations that do not fulfil ``pass_if``.
     :param newly_failing: Those of them that usually passed before.
+    :param deciding: Questions and conversations that decided a rule that failed.
     :param trend: Summaries of the earlier runs, earliest first.
     """
 
@@ -78,6 +81,7 @@ class Evaluation:
     failing: Sequence[str] = ()
     newly_failing: Sequence[str] = ()
     trend: Sequence[Summary] = ()
+    deciding: Sequence[str] = ()
 
     @property
     def cases(self) -> Sequence[Case]:
@@ -105,13 +109,16 @@ def evaluate(job: EvaluationJob) -> Evaluation:
         judged = job.judges.judge(job.cases, job.folder.verdicts, job.criteria.pass_if)
     scores = score_cases(job.cases, job.scorers, judged.judgements)
     figures = Figures(scores, job.scorers, job.criteria, earlier, judged.facts, judged.agreements)
+    rules = check_gate(figures)
+    deciding = {question.key: None for rule in rules if rule.verdict == "failed" for question in rule.questions}
     evaluation = Evaluation(
         job=job,
-        summary=_summary(job, figures),
+        summary=_summary(job, figures, rules),
         scores=scores,
         judgements=judged.judgements,
         failing=figures.failing or (),
         newly_failing=figures.newly_failing or (),
+        deciding=list(deciding),
         trend=[one.run.summary for one in earlier[::-1]],
     )
     _write(evaluation)
@@ -120,13 +127,9 @@ def evaluate(job: EvaluationJob) -> Evaluation:
 
 def _check(job: EvaluationJob) -> None:
     """Check what can be checked before anything is paid for or written."""
-    pass_if, rules = job.criteria
-    needed = set(pass_if.names if pass_if else ())
-    needed.update(name for rule in rules for name in job.criteria.scorers_of(rule.base))
-    columns = {column: None for case in job.cases for column in case.row}
-    check_expectations(job.scorers, needed, columns)
+    check_columns(job.scorers, job.criteria, job.cases)
     if job.judges:
-        job.judges.check(job.cases, rules)
+        job.judges.check(job.cases, job.criteria.rules)
 
 
 def _read_earlier(job: EvaluationJob) -> list[Earlier]:
@@ -146,24 +149,21 @@ def _read_earlier(job: EvaluationJob) -> list[Earlier]:
         before = dict(zip(table["key"].to_pylist(), table["case"].to_pylist(), strict=True))
         common = before.keys() & now.keys()
         changed = sum(before[key] != now[key] for key in common)
-        return Earlier(run, scores, changed, len(before) - len(common))
+        return Earlier(run, scores, changed, len(now) - len(common), len(before) - len(common))
 
     return side_by_side(read, earlier_runs(job.folder, job.baseline))
 
 
-def _summary(job: EvaluationJob, figures: Figures) -> Summary:
+def _summary(job: EvaluationJob, figures: Figures, rules: Sequence[RuleVerdict]) -> Summary:
     unanswered = Counter(case.status for case in job.cases if case.answer is None)
     confident = [case for case in job.cases if case.confidence_level or case.confidence_score is not None]
     tags = Counter(tag for case in job.cases for tag in case.tags)
-    rules = check_gate(figures)
-    verdict: Literal["passed", "failed", "none"] = "passed" if rules else "none"
-    if any(rule.verdict == "failed" for rule in rules):
-        verdict = "failed"
+    asked_at = _asked_at(job.cases)
     return Summary(
         name=job.name,
         run=dict(job.run),
         site=job.site,
-        asked_at=_asked_at(job.cases),
+        asked_at=asked_at,
         pass_if=job.criteria.pass_if.text if job.criteria.pass_if else None,
         questions=QuestionCounts(
             total=len(job.cases),
@@ -177,8 +177,21 @@ def _summary(job: EvaluationJob, figures: Figures) -> Summary:
         failing=Keys.of(figures.failing),
         newly_failing=Keys.of(figures.newly_failing),
         earlier=_about(figures),
-        gate=Gate(verdict=verdict, on_fail=job.on_fail, rules=rules),
+        gate=_gate(job, figures, rules, asked_at),
     )
+
+
+def _gate(job: EvaluationJob, figures: Figures, found: Sequence[RuleVerdict], asked_at: str | None) -> Gate:
+    rules = [rule.model_copy(update={"questions": rule.questions[:NAMED]}) for rule in found]
+    if not any(rule.verdict == "failed" for rule in rules):
+        return Gate(verdict="passed" if rules else "none", on_fail=job.on_fail, rules=rules)
+    failed_runs, since = 1, asked_at
+    # The latest of the earlier runs is the one before this one, also if it is not compared.
+    if job.baseline == PREVIOUS and figures.earlier:
+        before = figures.earlier[0].run.summary.gate
+        failed_runs += before.failed_runs
+        since = before.since or since
+    return Gate(verdict="failed", on_fail=job.on_fail, rules=rules, failed_runs=failed_runs, since=since)
 
 
 def _scorers(job: EvaluationJob, figures: Figures) -> dict[str, ScorerSummary]:
@@ -203,7 +216,6 @@ def _about(figures: Figures) -> EarlierRuns | None:
         return None
     latest = compared[0]
     summary = latest.run.summary
-    known = len(set(latest.scores.question_of.tolist())) + latest.changed
     return EarlierRuns(
         path=str(latest.run.folder.path),
         name=summary.name,
@@ -211,7 +223,7 @@ def _about(figures: Figures) -> EarlierRuns | None:
         asked_at=summary.asked_at,
         runs=len(compared),
         changed=latest.changed,
-        added=max(0, len(figures.scores.questions.keys) - known),
+        added=latest.added,
         removed=latest.removed,
     )
 

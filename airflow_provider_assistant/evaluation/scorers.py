@@ -21,6 +21,8 @@ from airflow_provider_assistant.evaluation.rules import (
     JUDGE,
     LATENCY,
     LOW_CONFIDENCE,
+    Criteria,
+    is_measured,
     is_share,
 )
 from airflow_provider_assistant.evaluation.text import address, addresses_in, has_phrase, normalise, tokens
@@ -37,19 +39,22 @@ class Scorer:
 
     :param score: Returns None if the scorer is not applicable. A judge has no function.
     :param expectation: Column of the golden set that the scorer needs; None if it needs none.
-    :param is_measured: Whether every answer should have a value, such as its latency.
     """
 
     name: str
     score: Score | None
     expectation: str | None = None
     higher_is_better: bool = True
-    is_measured: bool = False
 
     @property
     def is_share(self) -> bool:
         """Whether scores are from 0 to 1."""
         return is_share(self.name)
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether every answer should have a value."""
+        return is_measured(self.name)
 
     @property
     def worst(self) -> float:
@@ -114,9 +119,9 @@ SCORERS = {
         Scorer("must_not_include", _must_not_include, "must_not_include"),
         Scorer("cites", _cites, "expected_url"),
         Scorer("refusal", partial(_refusal, ()), "expect_no_answer"),
-        Scorer(LATENCY, lambda case: case.seconds, higher_is_better=False, is_measured=True),
-        Scorer(CONFIDENCE_SCORE, lambda case: case.confidence_score, is_measured=True),
-        Scorer(LOW_CONFIDENCE, _low_confidence, higher_is_better=False, is_measured=True),
+        Scorer(LATENCY, lambda case: case.seconds, higher_is_better=False),
+        Scorer(CONFIDENCE_SCORE, lambda case: case.confidence_score),
+        Scorer(LOW_CONFIDENCE, _low_confidence, higher_is_better=False),
     )
 }
 
@@ -139,15 +144,23 @@ def scorers_of(names: Sequence[str], refusal_phrases: Sequence[str] = ()) -> lis
     return [_scorer_of(name, checked_phrases(refusal_phrases)) for name in names]
 
 
-def check_expectations(scorers: Sequence[Scorer], needed: Collection[str], columns: Collection[str]) -> None:
+def check_columns(
+    scorers: Sequence[Scorer], criteria: Criteria, cases: Sequence[Case], to_come: Collection[str] = ()
+) -> None:
     """
-    Check that the golden set has the columns of the scorers that decide.
+    Check that there are the columns of ``column:``, and the expectations of the scorers that decide.
 
-    :param needed: Names of the scorers in the gate and in ``pass_if``.
-    :param columns: Columns of the answers and of the golden set.
+    :param to_come: Columns that only the answers will have. Default: none.
     :raises AssistantInputError: A column is missing; the error names similar ones.
     """
+    needed = {name for rule in criteria.rules for name in criteria.scorers_of(rule.base)}
+    needed.update(criteria.pass_if.names if criteria.pass_if else ())
+    columns = [*dict.fromkeys(column for case in cases for column in case.row), *to_come]
     for scorer in scorers:
+        if scorer.name.startswith(COLUMN) and (name := scorer.name.removeprefix(COLUMN)) not in columns:
+            raise AssistantInputError(
+                f"the answers have no column {name!r}{did_you_mean(name, columns)}", field="scorers"
+            )
         column = scorer.expectation
         if column is None or column in columns or scorer.name not in needed:
             continue
@@ -187,16 +200,13 @@ def _scorer_of(name: str, refusal_phrases: tuple[str, ...]) -> Scorer:
     if name.startswith(JUDGE):
         return Scorer(name, None)
     if name.startswith(COLUMN):
-        return Scorer(name, partial(_number_in, name.removeprefix(COLUMN)), is_measured=True)
+        return Scorer(name, partial(_number_in, name.removeprefix(COLUMN)))
     return Scorer(name, _function_at(name))
 
 
 def _number_in(column: str, case: Case) -> float | None:
     """Return the number in a column of the user, or None if the cell is empty."""
-    if column not in case.row:
-        meant = did_you_mean(column, case.row)
-        raise AssistantInputError(f"the answers have no column {column!r}{meant}", field="scorers")
-    text = as_text(case.row[column])
+    text = as_text(case.row.get(column))
     try:
         number = None if text is None else float(text)
     except ValueError:

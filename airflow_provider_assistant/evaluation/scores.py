@@ -120,7 +120,8 @@ class Scores:
         """
         Return the share of its judged repetitions in which each unit passes.
 
-        A conversation passes if all its turns pass. It is not judged if a turn is not, unless another one fails.
+        A conversation passes if all its turns pass to which a scorer applies. It is not judged if one of them is not or
+        if a turn has no answer, unless another one fails.
 
         :param tag: Only units of which a question has this tag. Default: all.
         """
@@ -129,9 +130,14 @@ class Scores:
         # One number for a unit and a repetition, which is at most the number of answers.
         most = int(self.repetitions.max(initial=0)) + 1
         pairs, of_row = np.unique(units * most + self.repetitions, return_inverse=True)
+        names = pass_if.names
+        applies = np.any([~np.isnan(self.values[name]) | (name in self.measured) for name in names], axis=0)
         has_failed = np.bincount(of_row, weights=passed == 0, minlength=len(pairs)) > 0
-        is_unknown = np.bincount(of_row, weights=np.isnan(passed), minlength=len(pairs)) > 0
-        verdicts = np.where(has_failed, 0.0, np.where(is_unknown, np.nan, 1.0))
+        has_passed = np.bincount(of_row, weights=passed == 1, minlength=len(pairs)) > 0
+        # An answer to which nothing applies, such as that to a greeting, decides nothing.
+        lacks_verdict = np.isnan(passed) & (applies | ~self.is_answered)
+        is_unknown = np.bincount(of_row, weights=lacks_verdict, minlength=len(pairs)) > 0
+        verdicts = np.where(has_failed, 0.0, np.where(is_unknown | ~has_passed, np.nan, 1.0))
         shares, _ = grouped(verdicts, pairs // most, len(questions.units))
         has_tag = np.bincount(questions.unit_of, weights=questions.with_tag(tag), minlength=len(questions.units)) > 0
         shares = np.where(has_tag, shares, np.nan)
@@ -222,7 +228,7 @@ def _scored(scorer: Scorer, case: Case) -> tuple[float | None, str | None]:
     try:
         value: Any = scorer.score(case) if scorer.score else None
     except AssistantInputError:
-        # A column that is missing or not numeric is a mistake in all the data, not in one answer.
+        # A column that is not numeric is a mistake in all the data, not in one answer.
         raise
     except Exception as error:  # noqa: BLE001 (functions of users raise what they like)
         return None, f"{type(error).__name__}: {error}"
@@ -266,7 +272,7 @@ def of_table(table: pa.Table, questions: Questions, measured: frozenset[str]) ->
     """
     Return the scores of an earlier run for the questions of this one.
 
-    Answers to other questions are left out, and so are conversations of which a question has changed.
+    Answers to other questions are left out, and so are conversations of which a question has changed or was added.
 
     :raises ValueError: It is not a table of scores.
     """
@@ -279,8 +285,8 @@ def of_table(table: pa.Table, questions: Questions, measured: frozenset[str]) ->
     found = pc.index_in(table["key"], value_set=pa.array(questions.keys, pa.string())).combine_chunks()
     is_same = pc.equal(table["case"], pa.array(questions.hashes, pa.string()).take(found)).fill_null(False).to_numpy()
     question_of = found.fill_null(-1).to_numpy().astype(np.int64)
-    changed_units = np.unique(questions.unit_of[question_of[~is_same & (question_of >= 0)]])
-    is_kept = is_same & ~np.isin(questions.unit_of[question_of], changed_units)
+    others = np.setdiff1d(np.arange(len(questions.keys)), question_of[is_same])
+    is_kept = is_same & ~np.isin(questions.unit_of[question_of], questions.unit_of[others])
     kept = table.filter(pa.array(is_kept))
     names = [field.name for field in kept.schema if field.name not in COLUMNS and pa.types.is_floating(field.type)]
     values = {name: kept[name].to_numpy().astype(float) for name in names}

@@ -150,10 +150,17 @@ class RuleVerdict(Model):
 
 
 class Gate(Model):
-    """The verdict of the gate; ``none`` without rules."""
+    """
+    The verdict of the gate; ``none`` without rules.
+
+    :param failed_runs: Number of runs in a row that failed, this one included.
+    :param since: When the first of them asked.
+    """
 
     verdict: Literal["passed", "failed", "none"] = "none"
     on_fail: OnFail = "report"
+    failed_runs: int = 0
+    since: str | None = None
     rules: list[RuleVerdict] = Field(default_factory=list)
 
     @property

@@ -36,6 +36,8 @@ _SPELLINGS = {
     **dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"), "-"),
     **dict.fromkeys(map(ord, "*`"), ""),
 }
+# Underscores at the edges of words, which are Markdown emphasis, too. Inside of a word they belong to its name.
+_EMPHASIS = re.compile(r"\b_+|(?<!_)_+\b")
 # A long text with all kinds of characters.
 _SAMPLE = (string.printable + "\ue000") * 50
 # What separates an address from the text around it, also in Markdown and HTML, and the punctuation around it.
@@ -117,7 +119,7 @@ def fault(phrase: str) -> str | None:
 
 @lru_cache(maxsize=32)
 def _spelled(text: str) -> str:
-    return " ".join(folded(text).translate(_SPELLINGS).split())
+    return " ".join(_EMPHASIS.sub("", folded(text)).translate(_SPELLINGS).split())
 
 
 def _includes(text: str, phrase: str) -> bool:
@@ -143,8 +145,10 @@ def _matches(pattern: str, text: str) -> bool:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    plain = " ".join(unicodedata.normalize("NFKC", text).translate(_SPELLINGS).split())
-    return bool(pc.match_substring_regex(pa.scalar(plain), pattern, ignore_case=True).as_py())
+    plain = unicodedata.normalize("NFKC", text)
+    # The pattern may want the underscores, as in "__init__".
+    spelled = [" ".join(one.translate(_SPELLINGS).split()) for one in (plain, _EMPHASIS.sub("", plain))]
+    return bool(pc.any(pc.match_substring_regex(pa.array(spelled), pattern, ignore_case=True)).as_py())
 
 
 def address(url: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from airflow_provider_assistant.evaluation.rules import Condition, parse_condition
+from airflow_provider_assistant.evaluation.rules import Condition, is_measured, parse_condition
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.feedback.counts import RatingCounts
 from airflow_provider_assistant.feedback.ratings import Rating
@@ -87,9 +87,13 @@ def _conditions(rules: Mapping[str, str], scorers: list[str]) -> dict[str, Condi
 
 
 def _holds(condition: Condition, row: Mapping[str, Any]) -> bool:
-    """Return whether the condition holds. Scorers that do not apply to the question are ignored."""
-    terms = [term for term in condition.terms if row[term.name] is not None]
-    return bool(terms) and all(term.holds(row[term.name]) for term in terms)
+    """
+    Return whether the condition holds, as in ``pass_if``.
+
+    Scorers that do not apply to the question are ignored. A measured value that is missing could be any.
+    """
+    found = [(term, row[term.name]) for term in condition.terms if row[term.name] is not None or is_measured(term.name)]
+    return bool(found) and all(value is not None and term.holds(value) for term, value in found)
 
 
 def _problem(row: Mapping[str, Any], conditions: Mapping[str, Condition]) -> str:

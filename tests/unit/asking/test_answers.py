@@ -74,11 +74,12 @@ def test_every_question_has_its_row_in_order(seed):
     assert table.schema.equals(table_of([], pa.table({"id": pa.array([], pa.int64())})).schema)
 
 
-def test_a_turn_after_one_without_an_answer_says_so():
+def test_a_turn_after_one_without_an_answer_says_so_and_stays_in_its_session():
     questions = Questions([question(number, turn=number + 1, conversation="c") for number in range(3)], pa.table({}))
-    answers = {"q0": Answer("q0", "failed", "r", ended_at=1.0, error="no")}
-    errors = output_table(questions, answers)["error"].to_pylist()
-    assert errors == [
+    answers = {"q0": Answer("q0", "failed", "r", "s", ended_at=1.0, error="no")}
+    table = output_table(questions, answers)
+    assert table["session_id"].to_pylist() == ["s"] * 3
+    assert table["error"].to_pylist() == [
         "no",
         "not sent: turn 1 of its session has no answer (failed)",
         "not sent: turn 2 of its session has no answer (not_submitted)",

@@ -82,15 +82,21 @@ BAD_GATES = (
     ("gate: [pass_rate >= 1]", "needs pass_if"),
     ("gate: [token_f1 drop <= 0.1]", "needs a baseline. Set baseline='previous', or --against"),
     (f"{GATE}gate: ['token_f1[biling] >= 0']", "no question has the tag 'biling'; there are billing, shop"),
+    ("gate: [must_include >= 1]", "the gate needs must_include, and the golden set has no column 'must_include'"),
+    ("scorers: ['column:second']", "the answers have no column 'second'; did you mean 'seconds'"),
     (f"{JUDGED}gate: ['judge.correctness >= 0.1']", "agreement"),
 )
 
 
-def test_a_mistake_in_the_gate_file_costs_no_question(evaluate, service, judge):
+def test_a_mistake_in_the_gate_file_costs_no_question(evaluate, cli, service, judge):
     for gate, reason in BAD_GATES:
         ran = evaluate(gate=gate)
         assert (ran.code, ran.out, reason in ran.err) == (2, "", True), (gate, ran.err)
+        checked = cli("golden-set", "check", "golden.csv", "--gate", "gate.yaml")
+        assert reason in checked.err or "baseline" in reason, (gate, checked.err)
     assert not service.journal()
+    # A column that only the answers have.
+    assert evaluate(gate="scorers: ['column:seconds']").code == 0
 
 
 def changed(column, cell):

@@ -104,12 +104,12 @@ def test_agreement_is_measured_on_the_score_and_on_the_condition_that_decides(sa
 
 def test_a_label_is_about_the_answer_that_the_person_has_seen(saved):
     cases = [
-        scored(f"q{number}", "0", human="pass" if number % 2 else "FAIL", human_answer=str(number % 2))
-        for number in range(20)
+        scored(f"q{number}", "0", human="pass" if seen == "1" else "FAIL", human_answer=seen)
+        for number, seen in enumerate(["1", "0", "1", "", "1", " ", "1", None] * 3)
     ]
     model = Model()
     assert labelled_by(model, cases, saved).kappa == 1
-    assert len(model.asked) == 30  # the other half has seen the same answer
+    assert len(model.asked) == 36  # the other half has seen the same answer
 
 
 def test_labels_may_be_in_tables_of_their_own(tmp_path, saved):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -10,7 +11,7 @@ import pytest
 
 from airflow_provider_assistant.evaluation.failing import failing_lines
 from airflow_provider_assistant.exceptions import AssistantInputError
-from tests.unit.evaluation.conftest import row
+from tests.unit.evaluation.conftest import NIGHT, row
 
 
 def words(evaluation):
@@ -40,6 +41,19 @@ def test_nights_on_which_nothing_changes_are_green_and_a_loss_is_red_until_it_is
     assert lost[-1].gate.rules[1].questions
     repaired = [night(number, rows(), gate).summary for number in range(26, 29)]
     assert "passed" in [summary.gate.verdict for summary in repaired]
+
+
+def test_since_when_the_gate_fails_is_known_although_runs_that_got_worse_are_not_compared(night):
+    def evaluated(number, mark, **options):
+        rows = [row(one, mark=mark, submitted_at=NIGHT + timedelta(days=number)) for one in range(40)]
+        return night(number, rows, ["mark drop <= 0.02"], **options)
+
+    runs = [evaluated(number, float(number < 3)) for number in range(9)]
+    gates = [run.summary.gate for run in runs]
+    assert [gate.failed_runs for gate in gates] == [0, 0, 0, 1, 2, 3, 4, 5, 6]
+    assert [gate.since for gate in gates] == [None] * 3 + ["2026-11-04T00:00:00+00:00"] * 6
+    # A run that is named need not be the one before.
+    assert evaluated(9, 0.0, baseline=str(runs[0].job.folder.path)).summary.gate.failed_runs == 1
 
 
 @pytest.mark.parametrize(
@@ -88,14 +102,17 @@ def test_questions_of_a_rule_are_named_however_many_fail_another(night):
     secret = {"must_not_include": "the password is"}
     rows = [row(number, "No.", **secret) for number in range(80)]
     rows += [row(number, "Well, the password is 42.", **secret) for number in range(80, 83)]
-    gate = ["must_not_include >= 1", "token_f1 >= 0.1"]
-    evaluation = night(0, rows, gate, scorers=("must_not_include", "token_f1"), baseline=None)
-    leaked, lowest = evaluation.summary.gate.rules
+    rows += [row(number, expected=None, slow=60) for number in range(83, 163)]
+    gate = ["must_not_include >= 1", "token_f1 >= 0.1", "column:slow <= 20"]
+    scorers = ("must_not_include", "token_f1", "column:slow")
+    evaluation = night(0, [{"slow": 0, **one} for one in rows], gate, scorers=scorers, baseline=None)
+    leaked, lowest, slow = evaluation.summary.gate.rules
     assert [question.key for question in leaked.questions] == ["q80", "q81", "q82"]
     assert (lowest.deciding, len(lowest.questions)) == (83, 50)
     lines = failing_lines(evaluation)
     assert len(lines) == 21
-    assert lines[-1] == "and 63 more"
+    # Those of the last rule are others than those before.
+    assert (slow.deciding, lines[-1]) == (80, "and 143 more")
     assert sum("must_not_include >= 1: 0" in line for line in lines) == 3
 
 
@@ -129,12 +146,25 @@ def test_what_was_not_judged_or_not_compared_is_not_green(night):
     # Most rows were lost, most answers are missing, most latencies are not known.
     assert night(4, edited[:10], gate).summary.gate.verdict == "failed"
     silent = [{**one, "answer": None if number > 10 else "x"} for number, one in enumerate(rows)]
-    assert night(5, silent, ["mark >= 0.9"]).summary.gate.rules[1].rule == "coverage >= 0.9"
+    for rule in ("mark >= 0.9", "coverage drop <= 0.02"):
+        assert night(5, silent, [rule]).summary.gate.rules[1].rule == "coverage >= 0.9"
+    # Of a tag that a rule names, too: the mean of one answer says nothing about the others.
+    tagged = [
+        {**one, "answer": None if number > 90 else "x", "tags": "b" if number >= 90 else ""}
+        for number, one in enumerate(rows)
+    ]
+    verdicts = night(5, tagged, ["mark[b] >= 0.9", "coverage >= 0.8"]).summary.gate.rules
+    assert [(rule.rule, rule.word) for rule in verdicts[2:]] == [("coverage[b] >= 0.8", "failed")]
+    assert words(night(5, tagged, ["mark[b] >= 0.9", "coverage >= 0.8", "coverage[b] >= 0.1"])) == ["passed"] * 3
     timed = [{**one, "seconds": 1.0 if number < 50 else None} for number, one in enumerate(rows)]
-    for rule in ("latency p95 <= 2", "latency <= 2", "pass_rate >= 0.9"):
-        evaluation = night(6, timed, [rule], scorers=("mark", "latency"), pass_if="latency <= 2 and mark >= 1")
-        (verdict,) = evaluation.summary.gate.rules
+    measured = {"scorers": ("mark", "latency"), "pass_if": "latency <= 2 and mark >= 1"}
+    night(6, [{**one, "seconds": 1.0} for one in rows], **measured)
+    for rule in ("latency p95 <= 2", "latency <= 2", "pass_rate >= 0.9", "newly_failing <= 2"):
+        (verdict,) = night(7, timed, [rule], **measured).summary.gate.rules
         assert (verdict.verdict, "only 50 of 100 questions have a value" in verdict.reason) == ("failed", True)
+    unknown = [{**one, "seconds": None} for one in rows]
+    (verdict,) = night(7, unknown, ["newly_failing <= 2"], **measured).summary.gate.rules
+    assert (verdict.verdict, "share no question that has a value" in verdict.reason) == ("failed", True)
     for rule in ("mark[nowhere] >= 0.1", "mark[nowhere] drop <= 0.1"):
         (verdict,) = night(7, rows, [rule]).summary.gate.rules
         assert (verdict.verdict, verdict.reason) == ("failed", "no data: no question has the tag 'nowhere'")
@@ -152,6 +182,8 @@ def test_a_conversation_passes_or_fails_as_a_whole(night):
     rows = [row(number, mark=1.0) for number in range(4)]
     for session, numbers in (("s1", (4, 5, 6)), ("s2", (7, 8))):
         rows += [row(number, mark=1.0, session_id=session, turn=turn) for turn, number in enumerate(numbers, start=1)]
+    # Nothing is expected of the answers to the greetings that begin a conversation.
+    rows[4]["mark"] = rows[7]["mark"] = None
     rules = ["pass_rate >= 0.9", "newly_failing <= 0"]
     first = night(0, rows, rules, pass_if="mark >= 1").summary.figures["pass_rate"]
     assert (first.value, first.count) == (1.0, 6)
@@ -163,6 +195,11 @@ def test_a_conversation_passes_or_fails_as_a_whole(night):
     assert second.summary.failing.keys == second.summary.newly_failing.keys == ["q4"]
     assert words(second) == ["failed", "failed"]
     assert failing_lines(second) == ["newly failing: q4 (turn 2) — 5? — mark >= 1: 0"]
+    # With another turn it is another conversation.
+    rows.append(row(9, mark=0.0, session_id=rows[8]["session_id"], turn=3))
+    third = night(2, rows, rules, pass_if="mark >= 1").summary
+    assert (third.failing.keys, third.newly_failing.keys) == (["q4", "q7"], [])
+    assert (third.earlier.changed, third.earlier.added) == (0, 1)
 
 
 @pytest.mark.promise("evaluation", "A question counts once, however often it was asked.")

@@ -87,6 +87,13 @@ def test_an_answer_that_cannot_be_rated_is_listed_with_the_reason(row, reason):
     assert (found.counts.outcomes["not_rated"], found.left_out) == (1, [("q1", reason)])
 
 
+@pytest.mark.parametrize(("seconds", "words"), [(1.0, ["good"]), (9.0, []), (None, [])])
+def test_no_rule_holds_whose_measured_value_is_missing_or_wrong(seconds, words):
+    table = scores({"token_f1": 1.0}).append_column("latency", pa.array([seconds], pa.float64()))
+    found = rate(answers(table), table, {"good": "token_f1 >= 0.8 and latency <= 2"})
+    assert [rating.word for rating in found.ratings] == words
+
+
 def test_the_error_of_a_scorer_that_no_rule_names_does_not_matter():
     assert len(rated({"token_f1": 0.0, "errors": "judge.tone: no reply"}).ratings) == 1
 

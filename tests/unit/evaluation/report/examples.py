@@ -102,7 +102,7 @@ def summary_of(name="nightly golden set", rate=0.5, verdict="failed", **changes)
         "failing": parts.Keys.of(["q1"]),
         "newly_failing": parts.Keys.of(["q1"]),
         "earlier": parts.EarlierRuns(path="runs/1", name="nightly", run_id="scheduled__2026-11-20", runs=7),
-        "gate": parts.Gate(verdict=verdict, on_fail="fail", rules=rules),
+        "gate": parts.Gate(verdict=verdict, on_fail="fail", failed_runs=1, since=ASKED, rules=rules),
     }
     return parts.Summary(**{**fields, **changes})
 
@@ -205,7 +205,7 @@ def hostile():
             "tags": {text[:2000]: 1 for text in HOSTILE},
             "figures": {text[:500]: figure(0.5, mean=-0.1, low=-0.2, high=0.0) for text in HOSTILE} | plain.figures,
             "earlier": parts.EarlierRuns(path=HOSTILE[2], name=HOSTILE[1], run_id=HOSTILE[4], asked_at=HOSTILE[5]),
-            "gate": parts.Gate(verdict="failed", on_fail="report", rules=rules),
+            "gate": parts.Gate(verdict="failed", on_fail="report", failed_runs=1, since=HOSTILE[0], rules=rules),
         }
     )
     judgements = {HOSTILE[0]: [Judgement(0.0, one.message) for one in cases]}

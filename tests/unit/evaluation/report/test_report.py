@@ -114,11 +114,9 @@ def test_the_verdict_says_in_words_what_follows(changes, words):
 
 
 def test_since_when_a_gate_fails_is_counted_over_the_runs():
-    red = [summary_of(asked_at=f"2026-11-{day}T02:00:00+00:00") for day in (19, 20)]
-    green = summary_of(verdict="passed", asked_at="2026-11-18T02:00:00+00:00")
+    gate = summary_of().gate.model_copy(update={"failed_runs": 3, "since": "2026-11-19T02:00:00+00:00"})
     cases = [case()]
-    scores = scores_of(cases, token_f1=[0.1])
-    head = Page(render(evaluation_of(cases, scores, summary_of(), [green, *red]))).sections[""]
+    head = Page(render(evaluation_of(cases, scores_of(cases, token_f1=[0.1]), summary_of(gate=gate)))).sections[""]
     assert "Failing since 2026-11-19 02:00 UTC, 3 runs in a row" in head
 
 
