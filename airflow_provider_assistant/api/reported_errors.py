@@ -13,17 +13,18 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from airflow_provider_assistant.api.fields import find_as, is_acknowledgement, layers, list_of, reason_of
+from airflow_provider_assistant.api.fields import find_as, is_acknowledgement, layers, list_of, reason_of, text_of
 from airflow_provider_assistant.api.replies import CHAT_ENVELOPES
 from airflow_provider_assistant.api.status import folded
 
 ENVELOPES = ("document", *CHAT_ENVELOPES)
 # Lists with one result for each object of the request, such as in a 207.
 _LISTS = ("results", "responses", "items", "documents", "data")
-_STATUS_NUMBERS = ("status", "status_code", "statusCode")
+_STATUS_NUMBERS = ("status", "status_code", "statusCode", "code")
 _FAILURE_WORDS = frozenset({"failed", "failure", "fail", "error"})
+_NO = frozenset({"false", "no", "0"})
 # Values of an error field that say that there was none.
-_NO_ERROR = frozenset({"", "none", "null", "false", "no", "no error", "0"})
+_NO_ERROR = frozenset({"", "none", "null", "no error", *_NO})
 # The documented texts of errors.
 _DOCUMENTED = {
     "invalid_api_key": 401,
@@ -70,11 +71,11 @@ def reported_error(raw: Any) -> ReportedError | None:
 
 
 def _has_error(json_object: Mapping[str, Any]) -> bool:
-    error, errors = json_object.get("error"), json_object.get("errors")
+    errors = json_object.get("errors")
     if isinstance(errors, int | float):
         # A number of errors is a statistic.
         errors = None
-    return _says_error(error) or _says_error(errors)
+    return any(map(_says_error, (errors, *map(json_object.get, ("error", "error_message", "errorMessage")))))
 
 
 def _says_error(value: Any) -> bool:
@@ -84,12 +85,19 @@ def _says_error(value: Any) -> bool:
 
 
 def _is_failure(json_object: Mapping[str, Any]) -> bool:
-    if json_object.get("error") is True or any(json_object.get(name) is False for name in ("success", "ok")):
-        return True
     status = json_object.get("status")
+    if json_object.get("error") is True or any(_word(json_object.get(name)) in _NO for name in ("success", "ok")):
+        return True
+    # The status of a document may be false as well, but it has no message.
+    if _word(status) == "false" and any(map(json_object.get, ("message", "msg", "detail", "reason"))):
+        return True
     if isinstance(status, str) and folded(status) in _FAILURE_WORDS:
         return True
     return any(_error_status(json_object.get(name)) for name in _STATUS_NUMBERS)
+
+
+def _word(value: Any) -> str:
+    return "false" if value is False else (text_of(value) or "").strip().casefold()
 
 
 def _error_status(value: Any) -> int | None:
@@ -103,7 +111,7 @@ def _error_status(value: Any) -> int | None:
 def _meant_status(raw: Any, objects: list[Mapping[str, Any]]) -> int | None:
     errors = [json_object["error"] for json_object in objects if isinstance(json_object.get("error"), dict)]
     for json_object in (*errors, *objects):
-        for name in (*_STATUS_NUMBERS, "code"):
+        for name in _STATUS_NUMBERS:
             status = _error_status(json_object.get(name))
             if status:
                 return status
