@@ -13,7 +13,15 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from airflow_provider_assistant.api.fields import find_as, is_acknowledgement, layers, list_of, reason_of, text_of
+from airflow_provider_assistant.api.fields import (
+    REASONS,
+    find_as,
+    is_acknowledgement,
+    layers,
+    list_of,
+    reason_of,
+    text_of,
+)
 from airflow_provider_assistant.api.replies import CHAT_ENVELOPES
 from airflow_provider_assistant.api.status import folded
 
@@ -49,9 +57,15 @@ _MEANINGS = [
 
 
 class ReportedError(NamedTuple):
-    """A failure that the body of a success reports; ``status`` is what it means, None if it has no reason."""
+    """
+    A failure that the body of a success reports.
+
+    :param status: What it means; None if it has no reason.
+    :param json_object: The outermost object of the body that reports it; empty if a list does.
+    """
 
     status: int | None
+    json_object: Mapping[str, Any]
 
 
 def reported_error(raw: Any) -> ReportedError | None:
@@ -62,18 +76,18 @@ def reported_error(raw: Any) -> ReportedError | None:
     """
     items = raw if isinstance(raw, list) else find_as(list_of, raw, *_LISTS, envelopes=ENVELOPES)
     failures = [reported_error(item) if isinstance(item, dict) else None for item in items or ()]
-    if failures and all(failures):
-        return failures[0]
+    if failures and failures[0] and all(failures):
+        return failures[0]._replace(json_object={})
     objects = layers(raw, ENVELOPES)
-    if any(_has_error(json_object) or _is_failure(json_object) for json_object in objects):
-        return ReportedError(_meant_status(raw, objects))
-    return None
+    failed = [json_object for json_object in objects if _has_error(json_object) or _is_failure(json_object)]
+    return ReportedError(_meant_status(raw, objects), failed[-1]) if failed else None
 
 
 def _has_error(json_object: Mapping[str, Any]) -> bool:
     errors = json_object.get("errors")
-    if isinstance(errors, int | float):
-        # A number of errors is a statistic.
+    numbers = errors.values() if isinstance(errors, dict) and errors.keys().isdisjoint(REASONS) else [errors]
+    if all(isinstance(number, int | float) for number in numbers):
+        # Numbers of errors are a statistic.
         errors = None
     return any(map(_says_error, (errors, *map(json_object.get, ("error", "error_message", "errorMessage")))))
 

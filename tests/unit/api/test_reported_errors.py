@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+
 import pytest
 
-from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.api.call import CallInfo
+from airflow_provider_assistant.api import endpoints, errors
+from airflow_provider_assistant.api.call import CallInfo, Response
 from airflow_provider_assistant.api.document_routes import DocumentRoutes
 from airflow_provider_assistant.api.replies import ApiReply, ChatAnswer, ChatRequest, CreatedDocument
 from airflow_provider_assistant.api.reported_errors import reported_error
 from airflow_provider_assistant.api.site_documents import document_page
+from airflow_provider_assistant.exceptions import AssistantBadRequestError
 from tests.hostile import CALLS
 
 OK = CallInfo(200)
@@ -23,6 +27,7 @@ OK = CallInfo(200)
         ({"error": {"code": "E17"}}, 400),
         ({"errors": ["title: too long", "answer: empty"]}, 400),
         ({"errors": {"title": ["is too long"]}}, 400),
+        ({"errors": {"code": 17}}, 400),
         ({"errors": [{"message": "No", "extensions": {}}], "data": None}, 400),
         ({"success": False, "message": "Die Kategorie fehlt"}, 400),
         ({"ok": False, "reason": "storage is full"}, 400),
@@ -73,7 +78,7 @@ def test_a_failure_in_the_body(raw, status):
     "raw",
     [
         *[{"error": value, "id": "d1"} for value in (None, "", False, [], {}, 0, "none", " ")],
-        *[{"errors": value} for value in (None, [], {}, 3, "")],
+        *[{"errors": value} for value in (None, [], {}, 3, "", {"timeout": 3, "refused": 0})],
         {"success": True, "message": "error-free"},
         {"status": "created", "code": 0},
         {"status": 0, "message": "created"},
@@ -117,6 +122,21 @@ def test_no_failure_in_the_body(raw):
 )  # fmt: skip
 def test_a_reply_with_a_result_keeps_it(reply, has_result):
     assert reply.has_result == has_result
+
+
+@pytest.mark.parametrize(
+    ("raw", "is_failure"),
+    [
+        ({"success": True, "data": {"messages": 1250, "errors": ["cache is cold"]}}, False),
+        ({"success": False, "message": "no", "data": {"document_ids": ["d1"]}}, True),
+        ({"status": "error", "message": "no", "data": {"document_ids": ["d1"], "errors": ["no"]}}, True),
+        ({"results": [{"id": "d1", "error": "refused"}]}, True),
+    ],
+)
+def test_a_result_beside_the_error_counts_in_an_envelope_as_well(raw, is_failure):
+    response = Response(200, {}, json.dumps(raw).encode())
+    with pytest.raises(AssistantBadRequestError) if is_failure else contextlib.nullcontext():
+        assert errors.reply_of(CALLS["statistics"], response, CallInfo(0), 0.0).raw == raw
 
 
 @pytest.mark.parametrize("word", ["complete", "COMPLETED", "succeeded"])
