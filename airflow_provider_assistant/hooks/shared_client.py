@@ -37,9 +37,10 @@ async def shared_client(hook: AssistantHook) -> AsyncIterator[AssistantClient]:
     # Users of a closed event loop never reached the end of their block: drop their clients.
     for closed in [other for other in open_clients if other[0].is_closed()]:
         del open_clients[closed]
-    if key not in open_clients:
-        open_clients[key] = _Shared(AssistantClient(settings.client))
-    shared = open_clients[key]
+    shared = open_clients.get(key)
+    # The service may accept again a key that it has refused to the users of a stopped client.
+    if shared is None or shared.client.throttle.stopped:
+        shared = open_clients[key] = _Shared(AssistantClient(settings.client))
     shared.users += 1
     try:
         await shared.client.prepare()
@@ -48,5 +49,6 @@ async def shared_client(hook: AssistantHook) -> AsyncIterator[AssistantClient]:
         shared.users -= 1
         if not shared.users:
             # Remove it before closing it: a caller that arrives in the meantime opens a new client.
-            open_clients.pop(key, None)
+            if open_clients.get(key) is shared:
+                del open_clients[key]
             await shared.client.aclose()
