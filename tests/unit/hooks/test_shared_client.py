@@ -6,8 +6,11 @@ import asyncio
 import contextlib
 import gc
 import json
+import os
+import shutil
 import weakref
 
+import certifi
 import pytest
 
 from airflow_provider_assistant.api import endpoints
@@ -169,6 +172,16 @@ async def test_a_rotated_key_takes_effect_immediately(service, point):
         assert await use() is not old
         await old.asend(CALL)
     assert service.keys == ["key-of-yesterday", "key-of-today", "key-of-yesterday"]
+
+
+async def test_a_renewed_certificate_takes_effect_immediately(service, point, tmp_path):
+    bundle = tmp_path / "ca.pem"
+    shutil.copy(certifi.where(), bundle)
+    point(service, ca_bundle=str(bundle))
+    async with shared_client(AssistantHook()) as first:
+        assert await use() is first
+        os.utime(bundle, (1, 1))
+        assert await use() is not first
 
 
 async def test_a_key_that_was_refused_once_gets_a_new_client(service, point):
