@@ -12,6 +12,7 @@ from airflow_provider_assistant.api.read_pages import (
     LAST_PAGE_FIELDS,
     NUMBER_FIELDS,
     TOTAL_FIELDS,
+    names_next,
     next_query,
     number_of,
     says_more,
@@ -35,8 +36,8 @@ class DocumentPages:
     Plan the requests that read the list of a site's documents.
 
     Send :attr:`call` and pass its reply to :meth:`take`, until it is None. If the request fails, pass the error to
-    :meth:`failed`. The next page is found by a link, a cursor or a page number. If the first page shows none of them, a
-    second one is asked for, which has to be empty, refused, or the same again.
+    :meth:`failed`. The next page is found by a link, a cursor, a page number or an offset. If the first page shows none
+    of them, a second one is asked for, which has to be empty, refused, or the same again.
 
     :param routes: Routes of the connection.
     :raises AssistantInputError: They have no list, or the site id cannot be part of a URL.
@@ -87,18 +88,24 @@ class DocumentPages:
 
     def _next_query(self, page: DocumentPage) -> dict[str, str] | None:
         """Return the query of the next page; None if this is the last one."""
+        may_guess, self._is_guess = self._pages == 1 or self._is_guess, False
         query = next_query(page, {})
         if query or says_more(page.raw) is False:
             return query
-        if not unread_items(page.raw, len(self._ids), self._pages):
+        offset, limit = number_of(page.raw, ("offset",)), number_of(page.raw, ("limit",))
+        if not (names_next(page) or unread_items(page.raw, len(self._ids), self._pages)):
             if number_of(page.raw, LAST_PAGE_FIELDS + TOTAL_FIELDS) is not None:
                 return None
-            # Nothing says whether there is more. After the end of a cursor or of links, there is not.
-            self._is_guess = self._pages == 1 or self._is_guess
-            if not self._is_guess:
+            # Nothing says whether there is more, except a page that is full. After the end of a cursor or of links,
+            # there is not.
+            is_full = offset is not None and 0 < (limit or 0) <= len(page.documents)
+            self._is_guess = may_guess and not is_full
+            if not (may_guess or is_full):
                 return None
         # Some services count pages from 0.
         number = number_of(page.raw, NUMBER_FIELDS)
+        if number is None and offset is not None:
+            return {"offset": str(offset + len(page.documents))}
         return {"page": str((self._pages if number is None else number) + 1)}
 
     def _unreadable(self, page: DocumentPage, reason: str) -> AssistantResponseError:
@@ -106,7 +113,7 @@ class DocumentPages:
             f"the list of documents of site {self._site_id!r} cannot be read to its end: {reason}; "
             f"of the last page, {fields_of(page.raw)}",
             safe="Nothing was changed.",
-            todo="The list must be one page, or show its next page by a link, a cursor or a page number. "
+            todo="The list must be one page, or show its next page by a link, a cursor, a page number or an offset. "
             "`airflow assistant documents check` shows what is understood.",
         )
 

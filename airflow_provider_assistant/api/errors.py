@@ -211,6 +211,9 @@ def _meant_status(reply: ApiReply) -> int | None:
     reported = reported_error(reply.raw)
     if reported is None or reply.has_result:
         return None
+    # Statistics in an envelope may have errors among them. An envelope inside a failure may only repeat the request.
+    if type(reply) is ApiReply and replace(reply, raw=reported.json_object).has_result:
+        return None
     if reported.status is None:
         raise AssistantResponseError(
             f"status {reply.call_info.status} with a body that says that the call failed, and not why",

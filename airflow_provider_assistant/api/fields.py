@@ -20,7 +20,7 @@ DEEPEST = 5
 ACKNOWLEDGEMENTS = frozenset({"ok", "success", "successful", "true"})
 # Fields with the reason of an error, the most telling first.
 REASONS = (
-    *("error", "errors", "detail", "details", "error_message", "error_description", "reason"),
+    *("error", "errors", "detail", "details", "error_message", "errorMessage", "error_description", "reason"),
     *("message", "msg", "defaultMessage", "title", "code"),
 )
 # Fields that name the field of the request to which an error belongs: of FastAPI, Spring and others.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from airflow_provider_assistant.api.fields import text_of
 from airflow_provider_assistant.api.replies import ApiReply
@@ -43,9 +43,9 @@ def next_query(reply: ApiReply, params: Mapping[str, str]) -> dict[str, str] | N
     """
     if says_more(reply.raw) is False:
         return None
-    link = _link(reply)
-    if link:
-        return dict(parse_qsl(urlsplit(link).query, keep_blank_values=True))
+    for query in map(_query_of, _links(reply)):
+        if query:
+            return dict(parse_qsl(query, keep_blank_values=True))
     for name, parameter in CURSOR_FIELDS.items():
         for cursor in map(text_of, _values(reply.raw, name)):
             if cursor:
@@ -57,16 +57,22 @@ def next_query(reply: ApiReply, params: Mapping[str, str]) -> dict[str, str] | N
 def says_more(raw: Any) -> bool | None:
     """Return whether the reply says that there are more pages; None if it does not say it."""
     for value in _values(raw, *MORE_FIELDS):
-        if isinstance(value, bool):
-            return value
+        word = str(value).strip().lower()
+        if word in {"true", "false"}:
+            return word == "true"
     return None
 
 
+def names_next(reply: ApiReply) -> bool:
+    """Return whether the reply names a next page, also one that :func:`next_query` cannot ask for."""
+    return any([*_links(reply), *_values(reply.raw, *PAGE_FIELDS)])
+
+
 def number_of(raw: Any, names: tuple[str, ...]) -> int | None:
-    """Return the number in the first of these fields; None if there is none."""
-    for value in _values(raw, *names):
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
+    """Return the number in the first of these fields, which may be a text; None if there is none."""
+    for number in map(text_of, _values(raw, *names)):
+        if number and re.fullmatch(r"-?\d{1,99}", number, re.ASCII):
+            return int(number)
     return None
 
 
@@ -93,13 +99,14 @@ def _values(raw: Any, *names: str) -> Iterator[Any]:
             objects = [value for one in objects for value in one.values() if isinstance(value, dict)]
 
 
-def _link(reply: ApiReply) -> str | None:
-    """Return the URL of the next page, if it has a query: of the ``Link`` header, or else of the body."""
+def _links(reply: ApiReply) -> Iterator[Any]:
+    """Yield what may be the URL of the next page: of the ``Link`` header, and then of the body."""
     for target, parameters in _LINK.findall(reply.call_info.link or ""):
-        if re.search(r'\brel="?([^"]* )?next\b', parameters, re.IGNORECASE) and urlsplit(target).query:
-            return str(target)
+        if re.search(r'\brel="?([^"]* )?next\b', parameters, re.IGNORECASE):
+            yield target
     for value in _values(reply.raw, *LINK_FIELDS):
-        link = value.get("href") if isinstance(value, dict) else value
-        if isinstance(link, str) and urlsplit(link).query:
-            return link
-    return None
+        yield value.get("href", any(value.values())) if isinstance(value, dict) else value
+
+
+def _query_of(link: Any) -> str:
+    return link.partition("#")[0].partition("?")[2] if isinstance(link, str) else ""

@@ -48,6 +48,7 @@ SHARED_FIELDS = ("response", "result", "output", "text", "content")
 ERROR_REPLY_FIELDS = frozenset(
     {*REASONS, "success", "ok", "type", "instance", "path", "timestamp", "trace_id", "request_id", "status", "state"}
     | {"status_code", "statusCode", "meta", "results", "data", "documentation_url", "help", "error_code"}
+    | {"errorType", "stackTrace", "trace", "requestId"}
 )
 # Names by which Airflow's serialization recognises its own objects.
 RESERVED_NAMES = frozenset(

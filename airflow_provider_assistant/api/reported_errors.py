@@ -13,17 +13,26 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from airflow_provider_assistant.api.fields import find_as, is_acknowledgement, layers, list_of, reason_of
+from airflow_provider_assistant.api.fields import (
+    REASONS,
+    find_as,
+    is_acknowledgement,
+    layers,
+    list_of,
+    reason_of,
+    text_of,
+)
 from airflow_provider_assistant.api.replies import CHAT_ENVELOPES
 from airflow_provider_assistant.api.status import folded
 
 ENVELOPES = ("document", *CHAT_ENVELOPES)
 # Lists with one result for each object of the request, such as in a 207.
 _LISTS = ("results", "responses", "items", "documents", "data")
-_STATUS_NUMBERS = ("status", "status_code", "statusCode")
+_STATUS_NUMBERS = ("status", "status_code", "statusCode", "code")
 _FAILURE_WORDS = frozenset({"failed", "failure", "fail", "error"})
+_NO = frozenset({"false", "no", "0"})
 # Values of an error field that say that there was none.
-_NO_ERROR = frozenset({"", "none", "null", "false", "no", "no error", "0"})
+_NO_ERROR = frozenset({"", "none", "null", "no error", *_NO})
 # The documented texts of errors.
 _DOCUMENTED = {
     "invalid_api_key": 401,
@@ -48,9 +57,15 @@ _MEANINGS = [
 
 
 class ReportedError(NamedTuple):
-    """A failure that the body of a success reports; ``status`` is what it means, None if it has no reason."""
+    """
+    A failure that the body of a success reports.
+
+    :param status: What it means; None if it has no reason.
+    :param json_object: The outermost object of the body that reports it; empty if a list does.
+    """
 
     status: int | None
+    json_object: Mapping[str, Any]
 
 
 def reported_error(raw: Any) -> ReportedError | None:
@@ -61,20 +76,20 @@ def reported_error(raw: Any) -> ReportedError | None:
     """
     items = raw if isinstance(raw, list) else find_as(list_of, raw, *_LISTS, envelopes=ENVELOPES)
     failures = [reported_error(item) if isinstance(item, dict) else None for item in items or ()]
-    if failures and all(failures):
-        return failures[0]
+    if failures and failures[0] and all(failures):
+        return failures[0]._replace(json_object={})
     objects = layers(raw, ENVELOPES)
-    if any(_has_error(json_object) or _is_failure(json_object) for json_object in objects):
-        return ReportedError(_meant_status(raw, objects))
-    return None
+    failed = [json_object for json_object in objects if _has_error(json_object) or _is_failure(json_object)]
+    return ReportedError(_meant_status(raw, objects), failed[-1]) if failed else None
 
 
 def _has_error(json_object: Mapping[str, Any]) -> bool:
-    error, errors = json_object.get("error"), json_object.get("errors")
-    if isinstance(errors, int | float):
-        # A number of errors is a statistic.
+    errors = json_object.get("errors")
+    numbers = errors.values() if isinstance(errors, dict) and errors.keys().isdisjoint(REASONS) else [errors]
+    if all(isinstance(number, int | float) for number in numbers):
+        # Numbers of errors are a statistic.
         errors = None
-    return _says_error(error) or _says_error(errors)
+    return any(map(_says_error, (errors, *map(json_object.get, ("error", "error_message", "errorMessage")))))
 
 
 def _says_error(value: Any) -> bool:
@@ -84,12 +99,19 @@ def _says_error(value: Any) -> bool:
 
 
 def _is_failure(json_object: Mapping[str, Any]) -> bool:
-    if json_object.get("error") is True or any(json_object.get(name) is False for name in ("success", "ok")):
-        return True
     status = json_object.get("status")
+    if json_object.get("error") is True or any(_word(json_object.get(name)) in _NO for name in ("success", "ok")):
+        return True
+    # The status of a document may be false as well, but it has no message.
+    if _word(status) == "false" and any(map(json_object.get, ("message", "msg", "detail", "reason"))):
+        return True
     if isinstance(status, str) and folded(status) in _FAILURE_WORDS:
         return True
     return any(_error_status(json_object.get(name)) for name in _STATUS_NUMBERS)
+
+
+def _word(value: Any) -> str:
+    return "false" if value is False else (text_of(value) or "").strip().casefold()
 
 
 def _error_status(value: Any) -> int | None:
@@ -103,7 +125,7 @@ def _error_status(value: Any) -> int | None:
 def _meant_status(raw: Any, objects: list[Mapping[str, Any]]) -> int | None:
     errors = [json_object["error"] for json_object in objects if isinstance(json_object.get("error"), dict)]
     for json_object in (*errors, *objects):
-        for name in (*_STATUS_NUMBERS, "code"):
+        for name in _STATUS_NUMBERS:
             status = _error_status(json_object.get(name))
             if status:
                 return status

@@ -47,6 +47,11 @@ class DocumentPage(ApiReply):
 
     documents: tuple[SiteDocument, ...]
 
+    @property
+    def has_result(self) -> bool:
+        """Whether the page has documents; the errors in it are theirs."""
+        return bool(self.documents)
+
 
 def document_page(routes: DocumentRoutes, raw: Any, call_info: CallInfo) -> DocumentPage:
     """

@@ -78,7 +78,10 @@ class AiohttpTransport(HttpLibrary, AsyncTransport):
                     options = self._options(call, attempt, stack)
                     url = settings.base_url + call.path
                     async with session.request(call.method, url, allow_redirects=False, **options) as answer:
-                        body = BoundedBody(settings.max_response_bytes, answer.headers.get("content-encoding", ""))
+                        # A header may have several lines, such as one for each Link.
+                        names = {name.lower() for name in answer.headers}
+                        headers = {name: ", ".join(answer.headers.getall(name)) for name in names}
+                        body = BoundedBody(settings.max_response_bytes, headers.get("content-encoding", ""))
                         async for piece in answer.content.iter_any():
                             if not body.feed(piece):
                                 answer.close()
@@ -95,7 +98,7 @@ class AiohttpTransport(HttpLibrary, AsyncTransport):
                 timed_out=isinstance(error, TimeoutError),
                 connect_status=error.status if isinstance(error, aiohttp.ClientHttpProxyError) else None,
             )
-        return body.response(answer.status, answer.headers)
+        return body.response(answer.status, headers)
 
     def _options(self, call: Call[Any], attempt: _Attempt, stack: contextlib.ExitStack) -> dict[str, Any]:
         """Return headers, body and proxy of a request; the stack closes the file of an upload."""

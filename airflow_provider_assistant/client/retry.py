@@ -9,6 +9,7 @@ from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.client.throttle import Throttle
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
+    AssistantAuthenticationError,
     AssistantError,
     AssistantGatewayError,
     AssistantRateLimitError,
@@ -112,8 +113,8 @@ class Retries:
         return self.throttle.jittered(pause)
 
     def _may_repeat(self, error: AssistantError) -> bool:
-        # The reply of a gateway, or one that cannot be read, would be the same.
-        is_same = isinstance(error, AssistantGatewayError | AssistantResponseError)
+        # The reply to a refused key, of a gateway, or one that cannot be read, would be the same.
+        is_same = isinstance(error, AssistantAuthenticationError | AssistantGatewayError | AssistantResponseError)
         if not error.retryable or is_same or self.policy.attempts == 1:
             return False
         if self.call.upload and not self.call.upload.rewindable:

@@ -24,13 +24,13 @@ from airflow_provider_assistant.exceptions import AssistantError
 # Common servers close an idle connection after five seconds. A request that is written while the server closes the
 # connection is ambiguous, so the client closes idle connections earlier.
 KEEPALIVE_SECONDS = 3.0
-# The encodings that the standard library decompresses within a limit of memory.
-ENCODINGS = "gzip, deflate"
-GZIP_OR_ZLIB = 47
+# The standard library decompresses it within a limit of memory. Servers mean one of two formats by ``deflate``.
+ENCODING = "gzip"
+GZIP = 31
 COMMON_HEADERS = {
     "User-Agent": f"airflow-provider-assistant/{__version__}",
     "Accept": "application/json",
-    "Accept-Encoding": ENCODINGS,
+    "Accept-Encoding": ENCODING,
     # A cache in between would answer each poll with the first status.
     "Cache-Control": "no-cache",
 }
@@ -122,8 +122,8 @@ class BoundedBody:
         self.defect: str | None = None
         self._limit = limit
         self._encoding = encoding.strip().lower()
-        is_compressed = self._encoding in {"gzip", "x-gzip", "deflate"}
-        self._decompressor = zlib.decompressobj(GZIP_OR_ZLIB) if is_compressed else None
+        is_compressed = self._encoding in {"gzip", "x-gzip"}
+        self._decompressor = zlib.decompressobj(GZIP) if is_compressed else None
         self._body = bytearray()
         self._is_empty = True
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
 from airflow_provider_assistant.client.client import AssistantClient
@@ -19,7 +20,7 @@ class _Shared:
     users: int = 0
 
 
-_Key: TypeAlias = tuple[asyncio.AbstractEventLoop, ClientSettings]
+_Key: TypeAlias = tuple[asyncio.AbstractEventLoop, ClientSettings, tuple[float, ...]]
 open_clients: dict[_Key, _Shared] = {}
 
 
@@ -28,18 +29,19 @@ async def shared_client(hook: AssistantHook) -> AsyncIterator[AssistantClient]:
     """
     Return the shared client of a connection for an ``async with`` block; the last user to leave closes it.
 
-    Every caller reads the connection's current settings, so a rotated API key takes effect immediately. Callers whose
-    settings are equal share one client, and so one throttle. Inside the block, the hook's ``settings`` are the
-    ones just read.
+    Every caller reads the connection's current settings, so a rotated API key or a renewed certificate takes effect
+    immediately. Callers whose settings are equal share one client, and so one throttle. Inside the block, the hook's
+    ``settings`` are the ones just read.
     """
     settings = await hook.load_settings_async()
-    key = asyncio.get_running_loop(), settings.client
+    key = asyncio.get_running_loop(), settings.client, _written(settings.client)
     # Users of a closed event loop never reached the end of their block: drop their clients.
     for closed in [other for other in open_clients if other[0].is_closed()]:
         del open_clients[closed]
-    if key not in open_clients:
-        open_clients[key] = _Shared(AssistantClient(settings.client))
-    shared = open_clients[key]
+    shared = open_clients.get(key)
+    # The service may accept again a key that it has refused to the users of a stopped client.
+    if shared is None or shared.client.throttle.stopped:
+        shared = open_clients[key] = _Shared(AssistantClient(settings.client))
     shared.users += 1
     try:
         await shared.client.prepare()
@@ -48,5 +50,16 @@ async def shared_client(hook: AssistantHook) -> AsyncIterator[AssistantClient]:
         shared.users -= 1
         if not shared.users:
             # Remove it before closing it: a caller that arrives in the meantime opens a new client.
-            open_clients.pop(key, None)
+            if open_clients.get(key) is shared:
+                del open_clients[key]
             await shared.client.aclose()
+
+
+def _written(settings: ClientSettings) -> tuple[float, ...]:
+    """Return when the certificates were written: a client reads them once."""
+    written = []
+    for path in (settings.client_cert, settings.client_key, settings.verify):
+        # What cannot be read is an error of the client itself.
+        with contextlib.suppress(OSError, ValueError):
+            written += [Path(path).stat().st_mtime] if isinstance(path, str) else []
+    return tuple(written)

@@ -16,7 +16,7 @@ from airflow_provider_assistant import __version__
 from airflow_provider_assistant.api.errors import parse_retry_after
 from airflow_provider_assistant.client.httpx_transport import ResponseTimeout, Watch, connect_status, httpx_proxy
 from airflow_provider_assistant.client.network import proxy_for, tls_context
-from airflow_provider_assistant.client.transport import ENCODINGS, BoundedBody
+from airflow_provider_assistant.client.transport import ENCODING, BoundedBody
 from airflow_provider_assistant.error import sentence
 from airflow_provider_assistant.exceptions import (
     AssistantConnectionError,
@@ -259,7 +259,7 @@ class Fetcher:
         # A proxy looks up names itself, so it has to decide what it connects to.
         proxy = proxy_for(str(url)) if self._private_networks else None
         return httpx.Client(
-            headers={"User-Agent": f"{NAME}/{__version__}", "Accept-Encoding": ENCODINGS},
+            headers={"User-Agent": f"{NAME}/{__version__}", "Accept-Encoding": ENCODING},
             timeout=httpx.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS)),
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
             verify=self._tls,

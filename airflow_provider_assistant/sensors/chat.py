@@ -66,6 +66,8 @@ class AssistantChatRequestSensor(AssistantSensor):
     # Start of the wait and number of polls, if earlier processes have polled.
     _started: float | None = None
     _polls_before = 0
+    # The time until which the service asked not to be polled, in seconds since the epoch.
+    _not_before = 0.0
 
     def __init__(self, *, request_id: str, poke_interval: float | timedelta = 5.0, **kwargs: Any) -> None:
         super().__init__(poke_interval=poke_interval, **kwargs)
@@ -94,14 +96,19 @@ class AssistantChatRequestSensor(AssistantSensor):
 
     def poke(self, context: Context) -> PokeReturnValue:  # noqa: ARG002
         """
-        Poll the chat request once.
+        Poll the chat request once, unless the service asked for a longer pause.
 
         :return: ``is_done``, and the answer as ``xcom_value`` once the chat request is complete.
         :raises AssistantError: The same errors as :meth:`execute`.
         """
+        client = self.hook.client
+        if client.now() < self._not_before:
+            return PokeReturnValue(is_done=False)
         request = self._request._replace(polls=self._polls_before + self._wait.polls)
-        end = poll_once(self.hook.client, self.hook.resolve_site_id(), self._wait, request)
+        end = poll_once(client, self.hook.resolve_site_id(), self._wait, request)
         if end is None:
+            error = self._wait.error
+            self._not_before = client.now() + (error.retry_after or 0.0 if error else 0.0)
             return PokeReturnValue(is_done=False)
         return PokeReturnValue(is_done=True, xcom_value=self._answer(event_of_end(self._wait, end)))
 

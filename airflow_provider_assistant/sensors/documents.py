@@ -13,6 +13,7 @@ from airflow.providers.common.compat.sdk import AirflowSensorTimeout, Context, P
 from airflow_provider_assistant import parameters
 from airflow_provider_assistant.exceptions import (
     NOTHING_CHANGED,
+    AssistantAuthenticationError,
     AssistantDocumentsFailedError,
     AssistantError,
     AssistantInputError,
@@ -142,7 +143,8 @@ class AssistantDocumentsReadySensor(AssistantSensor):
             ids = self._wanted_ids()
             states = self._states(ids)
         except AssistantError as error:
-            if not error.retryable:
+            # Only another try of the task reads the key again.
+            if not error.retryable or isinstance(error, AssistantAuthenticationError):
                 raise
             self.log.warning("The documents cannot be looked at, the sensor goes on: %s", error)
             return PokeReturnValue(is_done=False)

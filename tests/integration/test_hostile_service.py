@@ -207,6 +207,11 @@ def test_malformed_http_is_an_error(send, call, broken):
     assert AssistantConnectionError not in kinds or call is READ
 
 
+def test_a_header_with_several_lines_is_read_whole(send):
+    with saying(answer(b"[]", b'Link: </x?p=2>; rel="next"\r\nlink: </x>; rel="first"')) as service:
+        assert send(service.url, READ).call_info.link == '</x?p=2>; rel="next", </x>; rel="first"'
+
+
 def test_a_wrong_content_length_gives_no_partial_answer(send):
     with saying(answer(b'{"a": 1}', length=4)) as service:
         # aiohttp checks for data after the response, httpx does not.

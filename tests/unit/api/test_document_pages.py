@@ -62,6 +62,18 @@ def header(query):
          ["1", "2"], ["", "page=2"]),
         ([{"documents": items(1), "page": 0, "total_pages": 2}, {"documents": items(2), "page": 1, "total_pages": 2}],
          ["1", "2"], ["", "page=1"]),
+        ([{"documents": items(1), "total": "2"}, {"documents": items(2), "total": "2"}],
+         ["1", "2"], ["", "page=2"]),
+        ([{"documents": items(1), "hasMore": "true"}, {"documents": items(2), "hasMore": "false"}],
+         ["1", "2"], ["", "page=2"]),
+        ([{"documents": items(1), "nextPage": "2"}, {"documents": items(2), "nextPage": None}],
+         ["1", "2"], ["", "page=2"]),
+        # A next page is named, but only its number may lead to it.
+        ([{"documents": items(1), "next": "tok2"}, {"documents": items(2), "next": None}], ["1", "2"], ["", "page=2"]),
+        # Offsets.
+        ([{"documents": items(1, 2), "offset": 0, "limit": 2}, {"documents": items(3), "offset": 2, "limit": 2}],
+         ["1", "2", "3"], ["", "offset=2"]),
+        ([{"documents": items(1, 2), "offset": 0, "limit": 2, "total": 2}], ["1", "2"], [""]),
         # Cursors. A list without more pages is complete, whatever its cursor.
         ([{"documents": items(1), "next_cursor": "a="}, {"documents": items(2), "next_cursor": None}],
          ["1", "2"], ["", "cursor=a%3D"]),
@@ -71,6 +83,8 @@ def header(query):
         ([{"data": items(1), "links": {"next": {"href": "https://evil.example/x?after=1"}}}, {"data": items(2)}],
          ["1", "2"], ["", "after=1"]),
         ([(items(1), header("p=2")), items(2)], ["1", "2"], ["", "p=2"]),
+        ([{"data": items(1), "links": {"next": {"href": None}}}, AssistantNotFoundError("no", status=404)],
+         ["1"], ["", "page=2"]),
     ],
 )  # fmt: skip
 def test_a_list_is_read_to_its_end(answers, ids, queries):
@@ -88,6 +102,11 @@ def test_a_list_is_read_to_its_end(answers, ids, queries):
          "at least 2 more documents than the 1 .* 'documents', 'total'"),
         ([{"documents": items(1), "has_more": True}, {"documents": [], "has_more": True}],
          "1 more document than the 1"),
+        *[([{"documents": items(1), **more}] * 2, "repeats a page") for more in (
+            {"next": "tok2"}, {"nextPage": "tok2"}, {"pagination": {"next": "tok2"}}, {"next": "/docs/page/2"},
+            {"links": {"next": {"token": "tok2"}}}, {"next": "http://[x"}, {"total": "6"}, {"has_more": "true"},
+            {"offset": 0, "limit": 1})],
+        ([(items(1), '</docs/page/2>; rel="next"')] * 2, "repeats a page"),
         ([{"files": items(1), "count": 1}], "no list of documents, and its fields are 'files', 'count'"),
         (["text"], "no list of documents, and is not an object"),
         ([[{"key": 1, "name": "n"}]], "no id, and its fields are 'key', 'name'"),

@@ -52,7 +52,7 @@ def one_line(said):
 def test_a_success_is_read_or_refused(name, body, headers):
     try:
         reply = performed(CALLS[name], Response(200, headers, body))
-    except AssistantResponseError as error:
+    except AssistantError as error:
         one_line(str(error))
         return
     shown = reply.as_dict()

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+
 import pytest
 
-from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.api.call import CallInfo
+from airflow_provider_assistant.api import endpoints, errors
+from airflow_provider_assistant.api.call import CallInfo, Response
+from airflow_provider_assistant.api.document_routes import DocumentRoutes
 from airflow_provider_assistant.api.replies import ApiReply, ChatAnswer, ChatRequest, CreatedDocument
 from airflow_provider_assistant.api.reported_errors import reported_error
+from airflow_provider_assistant.api.site_documents import document_page
+from airflow_provider_assistant.exceptions import AssistantBadRequestError
 from tests.hostile import CALLS
 
 OK = CallInfo(200)
@@ -21,11 +27,19 @@ OK = CallInfo(200)
         ({"error": {"code": "E17"}}, 400),
         ({"errors": ["title: too long", "answer: empty"]}, 400),
         ({"errors": {"title": ["is too long"]}}, 400),
+        ({"errors": {"code": 17}}, 400),
         ({"errors": [{"message": "No", "extensions": {}}], "data": None}, 400),
         ({"success": False, "message": "Die Kategorie fehlt"}, 400),
         ({"ok": False, "reason": "storage is full"}, 400),
         ({"status": "error", "detail": "bad row"}, 400),
         ({"status": "Failed", "message": "bad row"}, 400),
+        ({"status": False, "message": "bad row"}, 400),
+        ({"success": "false", "message": "bad row"}, 400),
+        ({"success": 0, "message": "bad row"}, 400),
+        ({"ok": "False", "error_message": "bad row"}, 400),
+        ({"error_code": "E17", "error_message": "bad row"}, 400),
+        ({"errorMessage": "bad row", "errorType": "ValueError"}, 400),
+        ({"code": 422, "message": "bad row"}, 422),
         ({"data": {"error": "title is required"}}, 400),
         ([{"error": "title is required"}], 400),
         ({"results": [{"status": 422, "error": "bad"}, {"status": 422, "error": "bad"}]}, 422),
@@ -42,6 +56,7 @@ OK = CallInfo(200)
         ({"error": "Rate limit exceeded"}, 429),
         ({"error": "The service is temporarily unavailable"}, 503),
         ({"error": "upstream timed out"}, 503),
+        ({"errorMessage": "Task timed out after 3.00 seconds", "errorType": "Sandbox.Timedout"}, 503),
         ({"success": False, "message": "Please try again later"}, 503),
         ({"error": {"type": "internal_server_error", "message": "Oops"}}, 503),
         ({"error": "unknown error"}, 503),
@@ -49,6 +64,7 @@ OK = CallInfo(200)
         # No reason at all.
         ({"success": False}, None),
         ({"error": True}, None),
+        ({"success": "false"}, None),
         ({"status": "error"}, None),
     ],
 )
@@ -62,9 +78,12 @@ def test_a_failure_in_the_body(raw, status):
     "raw",
     [
         *[{"error": value, "id": "d1"} for value in (None, "", False, [], {}, 0, "none", " ")],
-        *[{"errors": value} for value in (None, [], {}, 3, "")],
+        *[{"errors": value} for value in (None, [], {}, 3, "", {"timeout": 3, "refused": 0})],
         {"success": True, "message": "error-free"},
         {"status": "created", "code": 0},
+        {"status": 0, "message": "created"},
+        {"documents": [{"id": "d1", "title": "T", "status": False}]},
+        {"success": "true", "ok": 1, "error_message": None, "errorMessage": ""},
         {"status": 201},
         {"results": [{"id": "d1"}, {"error": "one of two"}]},
         {"site": {"status": "error", "error": "of another thing"}},
@@ -93,6 +112,8 @@ def test_no_failure_in_the_body(raw):
         (ChatRequest({"status": "failed", "error": "no model"}, OK, "r"), True),
         (ChatRequest({"status": "processing", "error": "attempt 1 failed"}, OK, "r"), True),
         (CALLS["feedback"].parse({"error": "too late", "feedback": "good", "request_id": "r"}, OK), False),
+        (document_page(DocumentRoutes(), [{"id": "d1", "status": "failed"}, {"id": 2, "error": "no text"}], OK), True),
+        (ApiReply({"errorMessage": "no", "errorType": "E", "stackTrace": ["f"]}, OK), False),
         (ApiReply({"errors": ["cache is cold"], "chats": 7}, OK), True),
         (ApiReply({"error": "site not found", "code": "x", "deleted": 0}, OK), False),
         (endpoints.submit_chat("docs", endpoints.ChatMessage(session_id="s", message="m")).parse(
@@ -101,6 +122,21 @@ def test_no_failure_in_the_body(raw):
 )  # fmt: skip
 def test_a_reply_with_a_result_keeps_it(reply, has_result):
     assert reply.has_result == has_result
+
+
+@pytest.mark.parametrize(
+    ("raw", "is_failure"),
+    [
+        ({"success": True, "data": {"messages": 1250, "errors": ["cache is cold"]}}, False),
+        ({"success": False, "message": "no", "data": {"document_ids": ["d1"]}}, True),
+        ({"status": "error", "message": "no", "data": {"document_ids": ["d1"], "errors": ["no"]}}, True),
+        ({"results": [{"id": "d1", "error": "refused"}]}, True),
+    ],
+)
+def test_a_result_beside_the_error_counts_in_an_envelope_as_well(raw, is_failure):
+    response = Response(200, {}, json.dumps(raw).encode())
+    with pytest.raises(AssistantBadRequestError) if is_failure else contextlib.nullcontext():
+        assert errors.reply_of(CALLS["statistics"], response, CallInfo(0), 0.0).raw == raw
 
 
 @pytest.mark.parametrize("word", ["complete", "COMPLETED", "succeeded"])

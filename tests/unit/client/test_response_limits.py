@@ -40,7 +40,6 @@ def cut(content, size):
         ("gzip", gzip.compress(PLAIN, mtime=0)),
         (" GZIP ", gzip.compress(PLAIN, mtime=0)),
         ("x-gzip", gzip.compress(PLAIN, mtime=0)),
-        ("deflate", zlib.compress(PLAIN)),
     ],
 )
 def test_a_body_is_what_was_sent(encoding, content, size):
@@ -81,7 +80,7 @@ def test_a_gzip_bomb_is_never_unpacked():
     [
         ("gzip", b"no gzip at all", "cannot be decompressed"),
         ("gzip", gzip.compress(PLAIN, mtime=0)[:-4], "in the middle"),
-        ("deflate", zlib.compress(PLAIN)[:10], "in the middle"),
+        ("deflate", zlib.compress(PLAIN), "was not requested"),
         ("br", b"anything", "was not requested"),
         ("gzip, gzip", gzip.compress(gzip.compress(PLAIN, mtime=0), mtime=0), "was not requested"),
     ],
@@ -123,12 +122,11 @@ def test_the_time_of_a_request_of_httpx_ends_its_read_and_no_other():
             read(0.05)
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
 @pytest.mark.parametrize("size", [7, 1000, 100_000])
-def test_reading_stops_at_the_end_of_the_compressed_data(encoding, size):
-    content = gzip.compress(PLAIN, mtime=0) if encoding == "gzip" else zlib.compress(PLAIN)
+def test_reading_stops_at_the_end_of_the_compressed_data(size):
+    content = gzip.compress(PLAIN, mtime=0)
     pieces = cut(content, size) + [b"\0" * 100_000] * 1000
-    kept, defect, taken = received(pieces, encoding=encoding)
+    kept, defect, taken = received(pieces, encoding="gzip")
     assert (kept, defect) == (PLAIN, None)
     assert taken <= len(cut(content, size)) + 1
 

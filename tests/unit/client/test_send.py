@@ -200,6 +200,7 @@ def test_a_401_after_the_key_had_worked_may_pass(world):
     with pytest.raises(AssistantAuthenticationError, match="rotated or revoked") as refused:
         one.send(GET)
     assert refused.value.retryable
+    assert len(one.wire.sent) == 2
     with pytest.raises(AssistantAuthenticationError) as refused:
         world([response(401)]).send(GET)
     assert not refused.value.retryable

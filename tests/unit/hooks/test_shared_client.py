@@ -6,11 +6,15 @@ import asyncio
 import contextlib
 import gc
 import json
+import os
+import shutil
 import weakref
 
+import certifi
 import pytest
 
 from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.exceptions import AssistantAuthenticationError
 from airflow_provider_assistant.hooks import shared_client as shared
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.shared_client import shared_client
@@ -24,6 +28,7 @@ class Service:
     def __init__(self):
         self.open = self.most = self.opened = 0
         self.keys = []
+        self.status = b"200 OK"
         self.closed = asyncio.Event()
 
     async def serve(self, reader, writer):
@@ -36,7 +41,7 @@ class Service:
                     self.keys += [
                         line.partition(": ")[2] for line in head.decode().split("\r\n") if line.startswith("X-API-Key")
                     ]
-                    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+                    writer.write(b"HTTP/1.1 %s\r\nContent-Length: 2\r\n\r\n{}" % self.status)
         finally:
             writer.close()
             self.open -= 1
@@ -167,6 +172,30 @@ async def test_a_rotated_key_takes_effect_immediately(service, point):
         assert await use() is not old
         await old.asend(CALL)
     assert service.keys == ["key-of-yesterday", "key-of-today", "key-of-yesterday"]
+
+
+async def test_a_renewed_certificate_takes_effect_immediately(service, point, tmp_path):
+    bundle = tmp_path / "ca.pem"
+    shutil.copy(certifi.where(), bundle)
+    point(service, ca_bundle=str(bundle))
+    async with shared_client(AssistantHook()) as first:
+        assert await use() is first
+        os.utime(bundle, (1, 1))
+        assert await use() is not first
+
+
+async def test_a_key_that_was_refused_once_gets_a_new_client(service, point):
+    point(service)
+    async with shared_client(AssistantHook()) as first:
+        service.status = b"401 Unauthorized"
+        with pytest.raises(AssistantAuthenticationError):
+            await first.asend(CALL)
+        service.status = b"200 OK"
+        async with shared_client(AssistantHook()) as second:
+            assert second is not first
+            await second.asend(CALL)
+            assert await use() is second
+    assert len(service.keys) == 3
 
 
 @pytest.mark.parametrize("steps", range(12))

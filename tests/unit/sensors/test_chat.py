@@ -81,6 +81,15 @@ def test_a_timeout_says_what_the_polls_met(met, mode, ledger_home, sense, monkey
     assert met in {"closed port", "reset"} or polls == len(service.received)
 
 
+@pytest.mark.parametrize("status", [429, 503])
+def test_the_pause_that_the_service_asks_for_is_kept(status, ledger_home, sense, monkeypatch):
+    with ScriptedService(Answer(status, headers={"Retry-After": "60"})) as service:
+        monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", connection_to(service.url))
+        run = sense("poke", "r", timeout=0.2)
+        assert len(service.received) == 1
+    assert f"and 1 poll; {status} " in str(run.error)
+
+
 @modes
 def test_soft_fail_skips_what_failed_timed_out_or_cannot_be_found(mode, service, connection, ask, sense):
     assert sense(mode, "req_unknown", soft_fail=True).task_state() == "skipped"

@@ -135,11 +135,12 @@ def test_transient_errors_are_waited_through(mode, connected, sense):
 
 
 @modes
-def test_a_key_that_is_refused_fails_at_once(mode, connected, sense):
-    with DocumentSite(before=lambda *_: 401) as site:
+@pytest.mark.parametrize("worked", [0, 2])
+def test_a_key_that_is_refused_fails_at_once(worked, mode, connected, sense):
+    with DocumentSite(before=lambda number, *_: 401 if number >= worked else None) as site:
         connected(site)
-        run = sense(mode, document_ids=["d00001"], retries=2)
-        assert len(site.requests) == 1
+        run = sense(mode, document_ids=["d00001"], retries=0 if worked else 2)
+        assert len(site.requests) == worked + 1
     assert isinstance(run.error, AssistantAuthenticationError)
 
 
