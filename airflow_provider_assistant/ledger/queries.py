@@ -13,6 +13,8 @@ from airflow_provider_assistant.ledger.database import chunks, stream
 from airflow_provider_assistant.ledger.filters import Filter, Which, condition_of, has_unresolved, is_latest_document
 from airflow_provider_assistant.ledger.schema import (
     DOCUMENT_KINDS,
+    HAS_OTHER_STATUS,
+    REMOVING,
     RunRef,
     attempts,
     findings,
@@ -156,7 +158,10 @@ def _created(scope: Scope, source: str) -> tuple[sa.ColumnElement[bool], ...]:
 
 def statuses(connection: sa.Connection, scope: Scope, source: str) -> list[tuple[str, str | None]]:
     """Return id and status of the documents of a source whose row is in it; the latest of each row."""
-    query = sa.select(_c.remote_id, _c.status).where(*_created(scope, source), is_latest_document())
+    # A row that shares a document does not have its status.
+    removing = sa.select(_c.remote_id).where(scope.site.of(attempts), HAS_OTHER_STATUS, _c.status == REMOVING)
+    status = sa.case((_c.remote_id.in_(removing.where(_c.state == "created")), REMOVING), else_=_c.status)
+    query = sa.select(_c.remote_id, status).where(*_created(scope, source), is_latest_document())
     query = query.where(_c.gone_at.is_(None), _c.remote_id.is_not(None)).order_by(_c.key)
     return [(remote_id, status) for remote_id, status in connection.execute(query)]
 

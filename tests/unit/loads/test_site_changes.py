@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 
 from airflow_provider_assistant.client.defaults import get_client_defaults, set_client_defaults
 from airflow_provider_assistant.exceptions import (
+    AssistantError,
     AssistantIncompleteError,
     AssistantInputError,
     AssistantPermissionError,
@@ -184,6 +186,29 @@ def test_a_load_that_is_ended_while_it_changes_the_site_stops_and_a_retry_goes_o
         site.before = lambda *_: None
         load({"a": "one"}, run_id="second")
         assert site.in_use() == in_use({"a": "one"})
+
+
+@pytest.mark.parametrize(
+    ("happens", "routes"),
+    [(True, {}), (False, {}), (True, {"activate": None, "deactivate": None}), (True, {"list": None})],
+)
+@pytest.mark.parametrize("meanwhile", [{"a": "1"}, {"a": "1", "b": "two"}])
+def test_a_row_that_is_back_after_its_removal_got_no_reply(meanwhile, happens, routes, monkeypatch):
+    with DocumentSite() as site:
+        monkeypatch.setenv(CONN, site.connection(retries=0, manage_documents=site.routes() | routes))
+        load({"a": "1", "b": "2"})
+        site.before = lambda _, __, path: 503 if "bulk-delete" in path and not happens else None
+        site.after = lambda _, __, path: "bulk-delete" not in path
+        with pytest.raises(AssistantError):
+            load(meanwhile, run_id="second")
+        site.before, site.after = lambda *_: None, lambda *_: True
+        contents = {"a": "1", "b": "2"}
+        for _ in range(2):
+            with contextlib.suppress(AssistantIncompleteError):
+                load(contents, run_id="third")
+        assert load(contents, run_id="last")["unchanged"] == 2
+        assert site.in_use() == in_use(contents)
+        assert len(site.documents) == 2
 
 
 CHANGES = [
