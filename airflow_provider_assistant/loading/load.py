@@ -121,7 +121,6 @@ class Load:
         # Ends what comes after sending.
         self._runner = CancellableRunner(STOPPED)
         self._report = Report(findings, job.routes.words if job.routes else DEFAULT_WORDS)
-        self._created: list[str] = []
         self._stale: list[Mapping[str, Any]] = []
         # Keys of rows that another task has claimed since they were planned.
         self._elsewhere: list[str] = []
@@ -283,8 +282,6 @@ class Load:
             self._check_rejected(row, outcome.error or "")
         if reply is None:
             return
-        if outcome.remote_id:
-            self._created.append(outcome.remote_id)
         if len(self.sent) < LOGGED:
             self.sent.append(row.label)
         counts.changed += row.has_changed
@@ -353,7 +350,7 @@ class Load:
         changes = SiteChanges(site, self._ledger, self._scope_ledger, self.options, self.counts)
         self._report.reasons = changes.reasons
         try:
-            await changes.apply(self._removable(changes.reasons), self._created)
+            await changes.apply(self._removable(changes.reasons))
         finally:
             self._stale = [row for row in self._stale if row["remote_id"] not in changes.removed]
 

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from airflow_provider_assistant.api.document_routes import Change, DocumentRoutes, route_of
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
-from airflow_provider_assistant.ledger import Ledger, ScopeLedger, queries
+from airflow_provider_assistant.ledger import Filter, Ledger, ScopeLedger, queries
 from airflow_provider_assistant.ledger.schema import REMOVING
 from airflow_provider_assistant.loading.counts import LoadCounts
 from airflow_provider_assistant.loading.options import LoadOptions
@@ -69,20 +69,19 @@ class SiteChanges:
         self._options = options
         self._counts = counts
 
-    async def apply(self, stale: Sequence[str], created: Collection[str]) -> None:
+    async def apply(self, stale: Sequence[str]) -> None:
         """
         Activate drafts; remove stale documents, and superseded ones if the options say so.
 
         :param stale: Ids of documents whose row is gone.
-        :param created: Ids of the documents that this load created.
         :raises AssistantError: A request or the ledger failed.
         """
         inactive, superseded = self._inactive(), self._superseded()
         if not (inactive or superseded or stale):
             return
         # A document without a row may have been renamed: its successor is one of the new documents.
-        new_ids = set(created) if stale else set()
-        new_ids.update(newer for newer in superseded.values() if newer)
+        created = self._created() - {*superseded, *stale} if stale else set()
+        new_ids = created.union(newer for newer in superseded.values() if newer)
         self._site.watched = {*new_ids, *inactive, *superseded, *stale}
         try:
             await self._site.look()
@@ -116,6 +115,14 @@ class SiteChanges:
             elif routes.activate and (status is None or routes.words.state(status) in {"draft", "other"}):
                 inactive[remote_id] = False
         return inactive
+
+    def _created(self) -> set[str]:
+        """Return the documents that this run has created, by any of its tries."""
+        run = self._scope_ledger.run
+        selected = Filter(which="created", scope=self._scope_ledger.scope.id, source=self._scope_ledger.source, run=run)
+        with self._ledger.connect() as connection:
+            found = queries.all_entries(connection, self._ledger.clock, selected)
+            return {row["remote_id"] for row in found if row["remote_id"]}
 
     def _superseded(self) -> dict[str, str | None]:
         """Return the superseded documents to delete, each with the newer one, None if its id is not known."""

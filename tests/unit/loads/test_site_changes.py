@@ -132,10 +132,11 @@ def test_a_draft_does_not_replace_a_document(monkeypatch):
         load({"a": "1", "old name": "2"})
         site.draft = True
         monkeypatch.setenv(CONN, site.connection(manage_documents={"activate": None, "deactivate": None}))
-        # A renamed row is a new document and a stale one.
-        with pytest.raises(AssistantIncompleteError, match="2 outdated documents"):
-            load({"a": "one", "new name": "3"}, run_id="second")
-        assert site.in_use() == in_use({"a": "1", "old name": "2"})
+        # A renamed row is a new document and a stale one. A retry creates nothing, and removes nothing either.
+        for _ in range(2):
+            with pytest.raises(AssistantIncompleteError, match="2 outdated documents"):
+                load({"a": "one", "new name": "3"}, run_id="second")
+            assert site.in_use() == in_use({"a": "1", "old name": "2"})
         monkeypatch.setenv(CONN, site.connection())
         result = load({"a": "one", "new name": "3"}, run_id="third")
         assert (result["activated"], result["deleted"]) == (2, 2)
