@@ -126,6 +126,8 @@ class Load:
         self._elsewhere: list[str] = []
         # Reason by content hash.
         self._rejected: dict[str, str] = {}
+        # Number of the rows that the service rejected.
+        self._refused = 0
         self._has_known_documents = False
         self._started = time.monotonic()
 
@@ -279,6 +281,7 @@ class Load:
         counts.requests += item.attempts.sent
         counts.add(outcome.state)
         if outcome.state == "rejected":
+            self._refused += bool(item.attempts.sent)
             self._check_rejected(row, outcome.error or "")
         if reply is None:
             return
@@ -295,9 +298,9 @@ class Load:
         if counts.rejected <= LOGGED:
             log_rejected(row, reason)
         has_accepted = counts.created or counts.failed or counts.ambiguous or self._has_known_documents
-        if has_accepted or counts.rejected < FIRST_ROWS:
+        if has_accepted or self._refused < FIRST_ROWS:
             return
-        self._sender.breaker.open(wrong_mapping(counts.rejected, reason))
+        self._sender.breaker.open(wrong_mapping(self._refused, reason))
 
     # -- after the rows were sent ----------------------------------------------------------------
 

@@ -121,6 +121,12 @@ def test_bad_rows_of_a_source_that_was_accepted_stop_nothing(service, connection
     assert counts(load(rows, run_id="next", key_columns=["title"], max_rejected=40))["rejected"] == 40
 
 
+def test_rows_that_were_never_sent_say_nothing_about_the_mapping(service, connection):
+    service.answer("status:400", body="bad", times=None)
+    rows = rows_of([*[""] * 24, "bad", *(f"good {number}" for number in range(3))])
+    assert counts(load(rows, max_rejected=25, max_concurrency=1, **KEYED)) == {"created": 3, "rejected": 25}
+
+
 @pytest.mark.promise("loads", "A row that another task was sending and did not load makes the load red.")
 @pytest.mark.parametrize("state", ["claimed", "created"])
 def test_a_row_that_another_task_is_sending(state, service, connection):
