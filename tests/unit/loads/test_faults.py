@@ -19,7 +19,7 @@ from airflow_provider_assistant.ledger import Claim, Filter, Ledger, RunRef, Sco
 from airflow_provider_assistant.ledger.database import ledger_errors
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator, AssistantUploadFilesOperator
 from tests.task_runs.finals import is_final
-from tests.unit.loads.loads import ROWS, counts, load, loaded_titles, many
+from tests.unit.loads.loads import ROWS, counts, listed, load, loaded_titles, many
 
 
 def rows_of(answers, **fields):
@@ -74,6 +74,13 @@ def test_a_row_of_equal_content_is_rejected_with_the_first(service, connection):
     service.answer("status:400", body="same", times=None)
     rows = [row | {"title": row["answer"]} for row in rows_of(["same", "same", "other"])]
     assert counts(load(rows, max_rejected=2, **KEYED)) == {"created": 1, "rejected": 2}
+
+
+def test_a_document_that_is_superseded_by_earlier_content_is_listed(service, connection, ledger_home):
+    load(rows_of(["one"]), **KEYED)
+    for night in ("two", "one"):
+        load(rows_of([night]), run_id=night, **KEYED)
+        assert listed(ledger_home, night) == [("superseded", 1, "0")]
 
 
 def test_content_that_comes_back_needs_no_request(service, connect):

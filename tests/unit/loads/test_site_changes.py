@@ -168,6 +168,20 @@ def test_a_key_without_the_permission_stops_the_load(monkeypatch):
         assert len(site.documents) == 2
 
 
+def test_a_document_that_cannot_be_deleted_is_listed_by_every_load(monkeypatch):
+    with DocumentSite() as site:
+        monkeypatch.setenv(CONN, site.connection())
+        load({"a": "1"})
+        site.before = lambda _, __, path: 409 if "bulk-delete" in path else None
+        for night in ("second", "third"):
+            operator = load_of({"a": "one"})
+            with pytest.raises(AssistantIncompleteError, match="1 outdated document"):
+                operator.execute(task_context("load", run_id=night))
+            (finding,) = operator._load.findings.first
+            assert (finding.kind, finding.document_ids) == ("superseded", ["d00001"])
+            assert "remains as it is" in finding.reason
+
+
 def test_a_load_that_is_ended_while_it_changes_the_site_stops_and_a_retry_goes_on(monkeypatch):
     with DocumentSite() as site:
         monkeypatch.setenv(CONN, site.connection())
