@@ -140,12 +140,13 @@ def latest_documents(
     Yield the documents of a source, those of one row earliest first.
 
     :param groups: Only those of these groups. Default: None, all.
-    :return: Key, label, id, group; and the map index of the task that loaded it, if it is another one of the same
-        mapped task and run, else None.
+    :return: Key, label, id, group; the map index of the task that loaded it, if it is another one of the same mapped
+        task and run, else None; and whether it is known that the row is gone.
     """
     task = {name: value for name, value in run.columns().items() if name in {"dag_id", "run_id", "task_id"}}
     is_sibling = sa.and_(*(_c[name] == value for name, value in task.items()), _c.map_index != run.map_index)
-    columns = (_c.key, _c.label, _c.remote_id, _c.group_name, sa.case((is_sibling, _c.map_index)))
+    sibling = sa.case((is_sibling, _c.map_index))
+    columns = (_c.key, _c.label, _c.remote_id, _c.group_name, sibling, _c.gone_at.is_not(None))
     query = sa.select(*columns).where(*_created(scope, source)).order_by(_c.key, _c.number)
     parts = [query] if groups is None else [query.where(_c.group_name.in_(part)) for part in chunks(groups)]
     for part in parts:

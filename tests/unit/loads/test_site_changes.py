@@ -258,6 +258,24 @@ def test_a_mass_deletion_stops_before_it(monkeypatch):
         assert len(site.documents) == 1
 
 
+def test_documents_that_are_known_to_be_stale_are_no_mass_change(monkeypatch):
+    """A source whose rows come and go leaves more and more of them, none of which a load of this kind removes."""
+    options = {"on_missing": "list", "on_change": "create"}
+    with DocumentSite() as site:
+        monkeypatch.setenv(CONN, site.connection())
+        names = [f"row {number}" for number in range(200)]
+        for night in range(5):
+            result = load(dict.fromkeys(names[30 * night :][:80], "x"), run_id=f"night {night}", **options)
+            assert result["stale"] == 30 * night
+        with pytest.raises(AssistantInputError, match=r"has 80 documents, and .* list as stale 79 of them"):
+            load({names[120]: "x"}, run_id="mistake", **options)
+        load({names[120]: "x"}, run_id="intended", allow_mass_change=True, **options)
+        assert load({names[120]: "x"}, run_id="again", **options)["stale"] == 199
+        # To delete them is another change.
+        with pytest.raises(AssistantInputError, match=r"has 200 documents, and .* delete 199 of them"):
+            load({names[120]: "x"}, run_id="deletes", **EQUAL)
+
+
 def test_documents_of_other_sources_stay(monkeypatch):
     with DocumentSite() as site:
         monkeypatch.setenv(CONN, site.connection())
