@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
 import pandas as pd
@@ -68,6 +69,24 @@ def test_rows_of_equal_content_share_a_document(service, connection):
     # The other row still needs it.
     assert load(rows[1:], run_id="less", **KEYED)["stale"] == 0
     assert load(rows[2:], run_id="least", **KEYED)["stale"] == 2
+
+
+def test_rows_of_equal_content_that_two_tasks_send_share_a_document(service, connection, monkeypatch):
+    from airflow_provider_assistant.loading import load as engine
+
+    (row,) = rows_of(["same"])
+    add = engine.Plan.add
+
+    def overtaken(plan, *arguments, **options):
+        add(plan, *arguments, **options)
+        monkeypatch.setattr(engine.Plan, "add", add)
+        with ThreadPoolExecutor() as pool:
+            pool.submit(load, [row | {"id": 7}], map_index=1, **KEYED).result()
+
+    monkeypatch.setattr(engine.Plan, "add", overtaken)
+    assert counts(load([row], map_index=0, **KEYED)) == {"unchanged": 1}
+    assert counts(load([row, row | {"id": 7}], run_id="next", **KEYED)) == {"unchanged": 2}
+    assert answers(service) == ["same"]
 
 
 def test_a_row_of_equal_content_is_rejected_with_the_first(service, connection):
