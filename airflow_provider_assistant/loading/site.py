@@ -153,6 +153,9 @@ class SiteChanges:
         left = self._site.among(accepted, {"draft", "other", "failed"})
         refused |= {one: f"it was activated, and the list shows {self._site.states[one]}" for one in left}
         activated = [one for one in accepted if one not in left]
+        if refused:
+            first, reason = next(iter(refused.items()))
+            log.warning("%s not activated, such as %s: %s", counted(len(refused), "document"), first, reason)
         self._counts.not_activated += len(refused)
         self._counts.activated += len(activated)
         self.reasons |= refused

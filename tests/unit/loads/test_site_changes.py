@@ -208,7 +208,7 @@ def test_a_load_that_is_ended_while_it_changes_the_site_stops_and_a_retry_goes_o
     [(True, {}), (False, {}), (True, {"activate": None, "deactivate": None}), (True, {"list": None})],
 )
 @pytest.mark.parametrize("meanwhile", [{"a": "1"}, {"a": "1", "b": "two"}])
-def test_a_row_that_is_back_after_its_removal_got_no_reply(meanwhile, happens, routes, monkeypatch):
+def test_a_row_that_is_back_after_its_removal_got_no_reply(meanwhile, happens, routes, monkeypatch, caplog):
     with DocumentSite() as site:
         monkeypatch.setenv(CONN, site.connection(retries=0, manage_documents=site.routes() | routes))
         load({"a": "1", "b": "2"})
@@ -221,6 +221,7 @@ def test_a_row_that_is_back_after_its_removal_got_no_reply(meanwhile, happens, r
         for _ in range(2):
             with contextlib.suppress(AssistantIncompleteError):
                 load(contents, run_id="third")
+        assert ("1 document not activated, such as d00002: " in caplog.text) == happens
         assert load(contents, run_id="last")["unchanged"] == 2
         assert site.in_use() == in_use(contents)
         assert len(site.documents) == 2
