@@ -254,13 +254,13 @@ class ScopeLedger:
 
     def renumber(self, latest: Collection[tuple[str, int, int]]) -> None:
         """
-        Make earlier attempts the latest ones of their keys: the source has their content again.
+        Make earlier attempts the latest ones of their keys, and those of this run: the source has their content again.
 
         :param latest: Key, number and new number of each attempt.
         """
         change = sa.update(attempts).where(self._of_scope, given("key", "number"))
         rows = [{"of_key": key, "of_number": number, "new_number": later} for key, number, later in latest]
-        write(self._connection, change.values(number=new("number"), gone_at=None), rows)
+        write(self._connection, change.values(number=new("number"), gone_at=None, **self.run.columns()), rows)
 
     def mark_gone(self, keys: Collection[str]) -> None:
         """Record that rows of this source are gone from it. Rows that are known to be gone keep their time."""

@@ -13,6 +13,8 @@ from airflow_provider_assistant.ledger.database import chunks, stream
 from airflow_provider_assistant.ledger.filters import Filter, Which, condition_of, has_unresolved, is_latest_document
 from airflow_provider_assistant.ledger.schema import (
     DOCUMENT_KINDS,
+    HAS_OTHER_STATUS,
+    REMOVING,
     RunRef,
     attempts,
     findings,
@@ -138,12 +140,13 @@ def latest_documents(
     Yield the documents of a source, those of one row earliest first.
 
     :param groups: Only those of these groups. Default: None, all.
-    :return: Key, label, id, group; and the map index of the task that loaded it, if it is another one of the same
-        mapped task and run, else None.
+    :return: Key, label, id, group; the map index of the task that loaded it, if it is another one of the same mapped
+        task and run, else None; and whether it is known that the row is gone.
     """
     task = {name: value for name, value in run.columns().items() if name in {"dag_id", "run_id", "task_id"}}
     is_sibling = sa.and_(*(_c[name] == value for name, value in task.items()), _c.map_index != run.map_index)
-    columns = (_c.key, _c.label, _c.remote_id, _c.group_name, sa.case((is_sibling, _c.map_index)))
+    sibling = sa.case((is_sibling, _c.map_index))
+    columns = (_c.key, _c.label, _c.remote_id, _c.group_name, sibling, _c.gone_at.is_not(None))
     query = sa.select(*columns).where(*_created(scope, source)).order_by(_c.key, _c.number)
     parts = [query] if groups is None else [query.where(_c.group_name.in_(part)) for part in chunks(groups)]
     for part in parts:
@@ -156,7 +159,10 @@ def _created(scope: Scope, source: str) -> tuple[sa.ColumnElement[bool], ...]:
 
 def statuses(connection: sa.Connection, scope: Scope, source: str) -> list[tuple[str, str | None]]:
     """Return id and status of the documents of a source whose row is in it; the latest of each row."""
-    query = sa.select(_c.remote_id, _c.status).where(*_created(scope, source), is_latest_document())
+    # A row that shares a document does not have its status.
+    removing = sa.select(_c.remote_id).where(scope.site.of(attempts), HAS_OTHER_STATUS, _c.status == REMOVING)
+    status = sa.case((_c.remote_id.in_(removing.where(_c.state == "created")), REMOVING), else_=_c.status)
+    query = sa.select(_c.remote_id, status).where(*_created(scope, source), is_latest_document())
     query = query.where(_c.gone_at.is_(None), _c.remote_id.is_not(None)).order_by(_c.key)
     return [(remote_id, status) for remote_id, status in connection.execute(query)]
 

@@ -17,6 +17,8 @@ State: TypeAlias = Literal["claimed", "created", "ambiguous", "rejected", "faile
 DOCUMENT_KINDS: tuple[Kind, ...] = ("file", "text", "qa")
 # States of attempts that may have created something, but whose outcome is not known.
 UNRESOLVED: tuple[State, ...] = ("claimed", "ambiguous")
+# Status of a document whose removal has begun: it may be in use, off or gone.
+REMOVING = "being removed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,11 +94,12 @@ def decide(
     own = [attempt for attempt in created if attempt.source == source]
     current = own[-1] if own else None
     after = current.number if current else 0
-    unresolved = [one for one in attempts if one.state in {"claimed", "ambiguous"} and one.number > after]
+    lost = [attempt for attempt in attempts if attempt.state in {"claimed", "ambiguous"}]
+    unresolved = [attempt for attempt in lost if attempt.number > after]
     same = [attempt for attempt in own or created if attempt.content_hash == row.content_hash]
     if same:
         return _decide_existing(row, same[-1], current, on_change, is_latest=not unresolved)
-    row = row._replace(action="send", is_repeat=any(attempt.content_hash == row.content_hash for attempt in unresolved))
+    row = row._replace(action="send", is_repeat=any(attempt.content_hash == row.content_hash for attempt in lost))
     if current:
         row = row._replace(existing=current.number, remote_id=current.remote_id, has_changed=True)
     elif created and not unresolved:

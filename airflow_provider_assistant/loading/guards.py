@@ -106,13 +106,15 @@ def _check_unchanged(plan: Plan) -> None:
 def _check_extent(plan: Plan, ledger: Ledger, scope_ledger: ScopeLedger, options: LoadOptions) -> None:
     """Refuse a load that would replace or remove most documents of its source."""
     changed = plan.count_changed(*CHANGES)
-    missing = plan.count_gone()
+    # Where nothing removes them, stale documents stay, and are more with every load: they are no change.
+    known = 0 if options.removal else plan.count_gone(is_known=True)
+    missing = plan.count_gone() - known
     least = LEAST_REMOVED if options.removal and missing >= LEAST_REMOVED else LEAST_CHANGED
     affected = changed + missing
     if affected < least:
         return
     source = scope_ledger.source
-    documents = ledger.read(queries.documents_of, scope_ledger.scope, source)
+    documents = ledger.read(queries.documents_of, scope_ledger.scope, source) - known
     if affected <= LARGEST_SHARE * documents:
         return
     effects = []

@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 from airflow_provider_assistant.api.document_routes import DocumentRoutes, described
@@ -43,6 +44,8 @@ from airflow_provider_assistant.texts import counted, escaped
 
 # A load stops if the service rejects this many first rows, and has accepted none before: the mapping is wrong.
 FIRST_ROWS = 25
+# Seconds between looks for the document of a row that the service has already.
+CONFLICT_PAUSES = (0.0, 0.5, 1.5)
 STOPPED = "the load was ended from outside; a retry goes on with the others"
 
 log = logging.getLogger(__name__)
@@ -121,12 +124,15 @@ class Load:
         # Ends what comes after sending.
         self._runner = CancellableRunner(STOPPED)
         self._report = Report(findings, job.routes.words if job.routes else DEFAULT_WORDS)
-        self._created: list[str] = []
         self._stale: list[Mapping[str, Any]] = []
         # Keys of rows that another task has claimed since they were planned.
         self._elsewhere: list[str] = []
         # Reason by content hash.
         self._rejected: dict[str, str] = {}
+        # Rows whose content the service has already, with their attempt.
+        self._conflicts: list[PlannedRow] = []
+        # Number of the rows that the service rejected.
+        self._refused = 0
         self._has_known_documents = False
         self._started = time.monotonic()
 
@@ -178,7 +184,7 @@ class Load:
         if plan.actions()["send"]:
             await self._send(plan, rows)
         if not self._sender.breaker.is_open:
-            await self._runner.arun(self._after_sending(plan, looks_for_gone))
+            await self._runner.arun(self._after_sending(plan, rows, looks_for_gone))
         if self._sender.breaker.error:
             raise self._sender.breaker.error
 
@@ -280,11 +286,12 @@ class Load:
         counts.requests += item.attempts.sent
         counts.add(outcome.state)
         if outcome.state == "rejected":
+            self._refused += bool(item.attempts.sent)
+            if outcome.http_status == HTTPStatus.CONFLICT:
+                self._conflicts.append(row._replace(latest=item.claim.number))
             self._check_rejected(row, outcome.error or "")
         if reply is None:
             return
-        if outcome.remote_id:
-            self._created.append(outcome.remote_id)
         if len(self.sent) < LOGGED:
             self.sent.append(row.label)
         counts.changed += row.has_changed
@@ -298,16 +305,33 @@ class Load:
         if counts.rejected <= LOGGED:
             log_rejected(row, reason)
         has_accepted = counts.created or counts.failed or counts.ambiguous or self._has_known_documents
-        if has_accepted or counts.rejected < FIRST_ROWS:
+        if has_accepted or self._refused < FIRST_ROWS:
             return
-        self._sender.breaker.open(wrong_mapping(counts.rejected, reason))
+        self._sender.breaker.open(wrong_mapping(self._refused, reason))
 
     # -- after the rows were sent ----------------------------------------------------------------
 
-    async def _after_sending(self, plan: Plan, looks_for_gone: bool) -> None:
+    async def _after_sending(self, plan: Plan, rows: Rows, looks_for_gone: bool) -> None:
+        if rows.can_share:
+            await self._settle_conflicts()
         self._settle_twins(plan)
         await self._count_elsewhere(plan)
         await self._change_site(plan, looks_for_gone)
+
+    async def _settle_conflicts(self) -> None:
+        """Give rows that another task has sent under another key at the same time the document that it created."""
+        waiting = self._conflicts
+        # The other task records it a moment after the service has it.
+        for pause in CONFLICT_PAUSES:
+            if not waiting:
+                return
+            await asyncio.sleep(pause)
+            found = self._scope_ledger.with_content({row.content_hash for row in waiting})
+            shared = [row._replace(remote_id=found[row.content_hash]) for row in waiting if row.content_hash in found]
+            self._share(shared)
+            self.counts.rejected -= len(shared)
+            self.counts.unchanged += len(shared)
+            waiting = [row for row in waiting if row.content_hash not in found]
 
     def _settle_twins(self, plan: Plan) -> None:
         """Give rows of equal content the document of the row that was sent for all of them."""
@@ -353,7 +377,7 @@ class Load:
         changes = SiteChanges(site, self._ledger, self._scope_ledger, self.options, self.counts)
         self._report.reasons = changes.reasons
         try:
-            await changes.apply(self._removable(changes.reasons), self._created)
+            await changes.apply(self._removable(changes.reasons))
         finally:
             self._stale = [row for row in self._stale if row["remote_id"] not in changes.removed]
 

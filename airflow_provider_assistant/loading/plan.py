@@ -39,7 +39,7 @@ CREATE TABLE rows (
     number INTEGER PRIMARY KEY, key, content_hash, group_name,
     {", ".join(f"{name} DEFAULT {_literal(value)}" for name, value in PlannedRow._field_defaults.items())}
 );
-CREATE TABLE documents (key TEXT PRIMARY KEY, label, remote_id, group_name, sibling);
+CREATE TABLE documents (key TEXT PRIMARY KEY, label, remote_id, group_name, sibling, is_known);
 """
 _INSERT = f"INSERT INTO rows ({_COLUMNS}) VALUES ({', '.join('?' * len(PlannedRow._fields))})"  # noqa: S608
 # All other columns have their defaults. Most rows of most loads are such rows.
@@ -206,7 +206,7 @@ class Plan:
             keys = json.dumps([document[0] for document in chunk])
             known = {key for (key,) in self._rows(_IN_SOURCE, keys)}
             self._database.executemany(
-                "INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?, ?, ?)",
                 (document for document in chunk if document[0] not in known),
             )
 
@@ -280,9 +280,14 @@ class Plan:
         query = "SELECT key, label, remote_id, group_name FROM documents WHERE sibling IS NULL"
         yield from map(Document._make, self._database.execute(query))
 
-    def count_gone(self) -> int:
-        """Return the number of documents whose row is gone."""
-        return int(self._value("SELECT count(*) FROM documents WHERE sibling IS NULL"))
+    def count_gone(self, *, is_known: bool | None = None) -> int:
+        """
+        Return the number of documents whose row is gone.
+
+        :param is_known: Only those of which an earlier load has found it, or has not. Default: None, all.
+        """
+        query = "SELECT count(*) FROM documents WHERE sibling IS NULL AND is_known = ifnull(?, is_known)"
+        return int(self._value(query, is_known))
 
     def check_siblings(self) -> None:
         """

@@ -22,8 +22,8 @@ from airflow_provider_assistant.exceptions import (
     AssistantResponseError,
     AssistantServerError,
 )
-from airflow_provider_assistant.ledger import Claim, Filter, Ledger, Outcome, ScopeLedger, Which, queries
-from airflow_provider_assistant.ledger.schema import DOCUMENT_KINDS
+from airflow_provider_assistant.ledger import Claim, Filter, Known, Ledger, Outcome, ScopeLedger, Which, queries
+from airflow_provider_assistant.ledger.schema import DOCUMENT_KINDS, UNRESOLVED
 from airflow_provider_assistant.ledger.settle import Settled, settle
 from airflow_provider_assistant.loading.plan import Plan
 from airflow_provider_assistant.loading.rows import Rows
@@ -42,6 +42,10 @@ BY_LIST = "found in the list of documents"
 NOT_IN_LIST = "the list of documents shows no second one"
 
 _Entry = Mapping[str, Any]
+
+
+def _lost_contents(attempts: Iterable[Known]) -> set[str | None]:
+    return {attempt.content_hash for attempt in attempts if attempt.state in UNRESOLVED}
 
 
 @dataclass(slots=True)
@@ -85,6 +89,9 @@ class Reconciliation:
         self._scope_ledger.end_earlier_tries()
         unresolved = [row for row in self._entries(self._of_source("unresolved")) if not row["is_alive"]]
         twice = [row for row in self._entries(self._of_source("doubled")) if row["remote_id"]]
+        known = self._scope_ledger.known([row["key"] for row in twice])
+        # Of a lost document with other content, the list says nothing: only the hash of what was sent is known.
+        twice = [row for row in twice if _lost_contents(known[row["key"]]) <= {row["content_hash"]}]
         if not (unresolved or twice):
             return
         try:

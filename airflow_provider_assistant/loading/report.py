@@ -101,16 +101,20 @@ class Report:
         :return: Number of findings by kind.
         """
         count: Counter[Kind] = Counter()
-        scope, source, run = scope_ledger.scope.id, scope_ledger.source, scope_ledger.run
-        for which, kind in _KINDS.items():
-            selected = Filter(which=which, scope=scope, source=source, run=run)
-            if which == "superseded":
-                # Any run may have created the document; this one has superseded it.
-                selected = Filter(which=which, scope=scope, source=source, superseded_by=run)
+        run = scope_ledger.run
+        lists: list[tuple[Which, dict[str, Any]]] = [(which, {"run": run}) for which in _KINDS if which != "superseded"]
+        # Any run may have created the document; this one has superseded it, or could not remove it.
+        lists.append(("superseded", {"superseded_by": run}))
+        lists += [("superseded", {"remote_ids": ids}) for ids in chunks(self.reasons)]
+        for which, conditions in lists:
+            kind = _KINDS[which]
+            selected = Filter(which=which, scope=scope_ledger.scope.id, source=scope_ledger.source, **conditions)
             with ledger.connect() as connection:
                 for chunk in chunks(queries.all_entries(connection, ledger.clock, selected)):
                     numbers = plan.numbers_of([row["key"] for row in chunk])
-                    found = [row for row in chunk if row["key"] not in unrecorded]
+                    # Those with a reason are in the list by their ids.
+                    others = self.reasons if selected.superseded_by else ()
+                    found = [row for row in chunk if row["key"] not in unrecorded and row["remote_id"] not in others]
                     count[kind] += len(found)
                     self.documents(kind, found, numbers)
         return count

@@ -13,7 +13,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 from airflow_provider_assistant.api.document_routes import Change, DocumentRoutes, route_of
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
-from airflow_provider_assistant.ledger import Ledger, ScopeLedger, queries
+from airflow_provider_assistant.ledger import Filter, Ledger, ScopeLedger, queries
+from airflow_provider_assistant.ledger.schema import REMOVING
 from airflow_provider_assistant.loading.counts import LoadCounts
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.site_client import RouteMissingError, SiteClient
@@ -68,25 +69,23 @@ class SiteChanges:
         self._options = options
         self._counts = counts
 
-    async def apply(self, stale: Sequence[str], created: Collection[str]) -> None:
+    async def apply(self, stale: Sequence[str]) -> None:
         """
         Activate drafts; remove stale documents, and superseded ones if the options say so.
 
         :param stale: Ids of documents whose row is gone.
-        :param created: Ids of the documents that this load created.
         :raises AssistantError: A request or the ledger failed.
         """
         inactive, superseded = self._inactive(), self._superseded()
         if not (inactive or superseded or stale):
             return
         # A document without a row may have been renamed: its successor is one of the new documents.
-        new_ids = set(created) if stale else set()
-        new_ids.update(newer for newer in superseded.values() if newer)
+        created = self._created() - {*superseded, *stale} if stale else set()
+        new_ids = created.union(newer for newer in superseded.values() if newer)
         self._site.watched = {*new_ids, *inactive, *superseded, *stale}
         try:
             await self._site.look()
-            if self._site.routes.activate is not None:
-                await self._activate(inactive)
+            await self._activate(inactive)
             # Waiting does not help a draft, or a document that could not be processed.
             await self._site.look_until(
                 lambda: all(self._site.states.get(one, "processing") != "processing" for one in new_ids), READY
@@ -107,16 +106,23 @@ class SiteChanges:
             )
             self.reasons |= dict.fromkeys([*superseded, *stale], "the service has no route to remove it")
 
-    def _inactive(self) -> list[str]:
-        """Return the documents of the source that are not known to be in use, if they can be activated."""
-        routes = self._site.routes
-        if routes.activate is None:
-            return []
-        inactive = []
+    def _inactive(self) -> dict[str, bool]:
+        """Return the documents that are not known to be in use, each with whether its removal has begun."""
+        routes, inactive = self._site.routes, {}
         for remote_id, status in self._ledger.read(queries.statuses, *self._of_source):
-            if status is None or routes.words.state(status) in {"draft", "other"}:
-                inactive.append(remote_id)
+            if status == REMOVING:
+                inactive[remote_id] = True
+            elif routes.activate and (status is None or routes.words.state(status) in {"draft", "other"}):
+                inactive[remote_id] = False
         return inactive
+
+    def _created(self) -> set[str]:
+        """Return the documents that this run has created, by any of its tries."""
+        run = self._scope_ledger.run
+        selected = Filter(which="created", scope=self._scope_ledger.scope.id, source=self._scope_ledger.source, run=run)
+        with self._ledger.connect() as connection:
+            found = queries.all_entries(connection, self._ledger.clock, selected)
+            return {row["remote_id"] for row in found if row["remote_id"]}
 
     def _superseded(self) -> dict[str, str | None]:
         """Return the superseded documents to delete, each with the newer one, None if its id is not known."""
@@ -126,10 +132,19 @@ class SiteChanges:
         self._counts.not_removed += sum(1 for old, _new in pairs if old is None)
         return {old: new for old, new in pairs if old is not None}
 
-    async def _activate(self, inactive: Sequence[str]) -> None:
+    async def _activate(self, inactive: Mapping[str, bool]) -> None:
         in_use = self._site.among(inactive, {"active"})
         drafts = [one for one in inactive if one not in in_use]
-        refused = await self._site.change("activate", drafts)
+        if self._site.routes.activate is None:
+            off = [one for one in drafts if self._site.states.get(one) != "unknown"]
+            refused = dict.fromkeys(off, "its removal has begun, and the connection has no route to activate it")
+        else:
+            refused = await self._site.change("activate", drafts)
+        # The list shows a document that was there before its removal, though perhaps not yet a new one.
+        unseen = {one for one in drafts if self._site.can_look and one not in self._site.states}
+        lost = {one for one in self._site.gone | unseen if inactive.get(one)}
+        refused |= dict.fromkeys(lost, "an earlier load has removed it; a retry creates it again")
+        self._scope_ledger.set_documents(lost, state="removed")
         accepted = [one for one in drafts if one not in refused]
         if accepted:
             await self._site.look()
@@ -138,6 +153,9 @@ class SiteChanges:
         left = self._site.among(accepted, {"draft", "other", "failed"})
         refused |= {one: f"it was activated, and the list shows {self._site.states[one]}" for one in left}
         activated = [one for one in accepted if one not in left]
+        if refused:
+            first, reason = next(iter(refused.items()))
+            log.warning("%s not activated, such as %s: %s", counted(len(refused), "document"), first, reason)
         self._counts.not_activated += len(refused)
         self._counts.activated += len(activated)
         self.reasons |= refused
@@ -171,6 +189,8 @@ class SiteChanges:
         """Remove documents from use, see that they are gone, and record it."""
         if not outdated:
             return
+        # Recorded first: if a reply is lost and the row comes back, its document is not taken for one that is in use.
+        self._scope_ledger.set_documents(outdated, status=REMOVING)
         present = list(outdated)
         if self._site.can_look:
             present = [one for one in outdated if one in self._site.states]

@@ -57,6 +57,7 @@ class SiteClient:
     :ivar can_look: Whether the site has a list.
     :ivar watched: Ids of the documents to look for.
     :ivar states: State of the watched documents that the last look found, by id.
+    :ivar gone: Ids of documents that a change did not find.
     """
 
     def __init__(self, client: AssistantClient, site_id: str, routes: DocumentRoutes) -> None:
@@ -64,6 +65,7 @@ class SiteClient:
         self.can_look = routes.list is not None
         self.watched: set[str] = set()
         self.states: dict[str, DocumentState] = {}
+        self.gone: set[str] = set()
         self._client = client
         self._site_id = site_id
 
@@ -125,6 +127,7 @@ class SiteClient:
             refused |= await self._send(change, batch)
         missing = [one for one, error in refused.items() if _is_not_found(error)]
         for document_id in await self._gone(missing, refused, has_changed_others=len(missing) < len(ids)):
+            self.gone.add(document_id)
             del refused[document_id]
         return {one: str(error) for one, error in refused.items()}
 

@@ -276,6 +276,7 @@ class _Table:
         self._path = path
         self._null_texts = options.null_texts
         self._quote = options.quotechar
+        self._escape = options.escapechar
         self._delimiter = delimiter
 
     def rows(self, records: Iterable[_Record]) -> Iterator[Row]:
@@ -337,9 +338,13 @@ class _Table:
         """
         Return whether a quote ends a cell of a row and does not begin it, as in ``the end of a text",next``.
 
-        A row that is written by the rules has an even number of quotes, and two for each quote inside of a cell.
+        A row that is written by the rules has an even number of quotes, and two for each quote inside of a cell, or one
+        that is escaped.
         """
-        quotes = record.text.count(self._quote)
+        text = record.text
+        if self._escape:
+            text = text.replace(self._escape * 2, "").replace(self._escape + self._quote, self._quote * 2)
+        quotes = text.count(self._quote)
         inside = [cell.count(self._quote) for cell in cells]
         is_end = any(count % 2 and cell.endswith(self._quote) for cell, count in zip(cells, inside, strict=True))
         return is_end and (quotes % 2 == 1 or quotes < 2 * sum(inside))

@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from airflow_provider_assistant.exceptions import AssistantLedgerError
 from airflow_provider_assistant.ledger import Ledger, Outcome, RunRef, Scope, Site, hash_of, queries
 from airflow_provider_assistant.ledger.clock import configured
+from airflow_provider_assistant.ledger.schema import REMOVING, ledger_info
 from airflow_provider_assistant.ledger.schema import attempts as table
-from airflow_provider_assistant.ledger.schema import ledger_info
 from tests.task_runs.finals import is_final
 from tests.unit.ledger.attempts import attempt, claim, created, states
 from tests.unit.ledger.outage import away
@@ -216,6 +216,18 @@ def test_documents_that_need_no_request(scoped, ledger):
     created(first, "c", 2, "new")
     first.renumber([(hash_of("c"), 1, 3)])
     assert [one.content_hash for one in first.known([hash_of("c")])[hash_of("c")]] == [hash_of("new"), hash_of("old")]
+
+
+def test_a_row_that_shares_a_document_whose_removal_has_begun(scoped, ledger):
+    first, second = scoped(), scoped("shop.other", "tuesday")
+    created(first, "a", remote_id="1", status="active")
+    first.set_documents(["1"], status=REMOVING)
+    second.share([Outcome(claim("b"), "created", remote_id="1")])
+    assert ledger.read(queries.statuses, second.scope, second.source) == [("1", REMOVING)]
+    second.mark_gone([hash_of("b")])
+    with ledger.connect() as connection:
+        (document,) = queries.latest_documents(connection, second.scope, second.source, second.run)
+    assert tuple(document) == (hash_of("b"), "b", "1", None, None, True)
 
 
 def test_any_number_of_keys(scoped):

@@ -61,7 +61,13 @@ def test_what_becomes_of_a_row(steps, action):
 
 
 @pytest.mark.parametrize(
-    ("steps", "is_repeat"), [(("ambiguous v1",), True), (("claimed v1", "failed v2"), True), (("ambiguous v2",), False)]
+    ("steps", "is_repeat"),
+    [
+        (("ambiguous v1",), True),
+        (("claimed v1", "failed v2"), True),
+        (("ambiguous v1", "created v2"), True),
+        (("ambiguous v2",), False),
+    ],
 )
 def test_a_409_says_that_it_exists_only_after_the_same_content(steps, is_repeat):
     assert decide(ROW, known(*steps), "own").is_repeat == is_repeat

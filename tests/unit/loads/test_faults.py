@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
 import pandas as pd
@@ -19,7 +20,7 @@ from airflow_provider_assistant.ledger import Claim, Filter, Ledger, RunRef, Sco
 from airflow_provider_assistant.ledger.database import ledger_errors
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator, AssistantUploadFilesOperator
 from tests.task_runs.finals import is_final
-from tests.unit.loads.loads import ROWS, counts, load, loaded_titles, many
+from tests.unit.loads.loads import ROWS, counts, listed, load, loaded_titles, many
 
 
 def rows_of(answers, **fields):
@@ -70,10 +71,35 @@ def test_rows_of_equal_content_share_a_document(service, connection):
     assert load(rows[2:], run_id="least", **KEYED)["stale"] == 2
 
 
+def test_rows_of_equal_content_that_two_tasks_send_share_a_document(service, connection, monkeypatch):
+    from airflow_provider_assistant.loading import load as engine
+
+    (row,) = rows_of(["same"])
+    add = engine.Plan.add
+
+    def overtaken(plan, *arguments, **options):
+        add(plan, *arguments, **options)
+        monkeypatch.setattr(engine.Plan, "add", add)
+        with ThreadPoolExecutor() as pool:
+            pool.submit(load, [row | {"id": 7}], map_index=1, **KEYED).result()
+
+    monkeypatch.setattr(engine.Plan, "add", overtaken)
+    assert counts(load([row], map_index=0, **KEYED)) == {"unchanged": 1}
+    assert counts(load([row, row | {"id": 7}], run_id="next", **KEYED)) == {"unchanged": 2}
+    assert answers(service) == ["same"]
+
+
 def test_a_row_of_equal_content_is_rejected_with_the_first(service, connection):
     service.answer("status:400", body="same", times=None)
     rows = [row | {"title": row["answer"]} for row in rows_of(["same", "same", "other"])]
     assert counts(load(rows, max_rejected=2, **KEYED)) == {"created": 1, "rejected": 2}
+
+
+def test_a_document_that_is_superseded_by_earlier_content_is_listed(service, connection, ledger_home):
+    load(rows_of(["one"]), **KEYED)
+    for night in ("two", "one"):
+        load(rows_of([night]), run_id=night, **KEYED)
+        assert listed(ledger_home, night) == [("superseded", 1, "0")]
 
 
 def test_content_that_comes_back_needs_no_request(service, connect):
@@ -119,6 +145,12 @@ def test_bad_rows_of_a_source_that_was_accepted_stop_nothing(service, connection
     service.answer("status:400", body="bad", times=None)
     rows = many(3) + [dict(row, title=f"N{n}", answer=f"bad {n}") for n, row in enumerate(many(40))]
     assert counts(load(rows, run_id="next", key_columns=["title"], max_rejected=40))["rejected"] == 40
+
+
+def test_rows_that_were_never_sent_say_nothing_about_the_mapping(service, connection):
+    service.answer("status:400", body="bad", times=None)
+    rows = rows_of([*[""] * 24, "bad", *(f"good {number}" for number in range(3))])
+    assert counts(load(rows, max_rejected=25, max_concurrency=1, **KEYED)) == {"created": 3, "rejected": 25}
 
 
 @pytest.mark.promise("loads", "A row that another task was sending and did not load makes the load red.")

@@ -213,18 +213,21 @@ def test_without_a_list_on_ambiguous_decides(status, site, load):
 
 
 @pytest.mark.promise("loads", "A row that may exist twice is settled by the list of the site if it shows it once.")
-@pytest.mark.parametrize("twice", [False, True])
-def test_a_doubt_about_a_second_document_ends_with_the_list(twice, site, load, monkeypatch):
+@pytest.mark.parametrize(
+    ("twice", "title"), [(False, "Hours"), (True, "Hours"), pytest.param(True, "Opening hours", id="other content")]
+)
+def test_a_doubt_about_a_second_document_ends_with_the_list(twice, title, site, load, monkeypatch):
     Lost(site, 2)
     site.missing["list"] = 404
     load(*ROWS)
     # The first document was not created after all, or it was.
     if not twice:
         del site.documents[next(one.id for one in site.documents.values() if one.title == "Hours")]
-    assert load(*ROWS)["possibly_duplicated"] == 1
+    rows = (ROWS[0], ("2", title, "Nine to five."), ROWS[2])
+    assert load(*rows)["possibly_duplicated"] == 1
     del site.missing["list"]
     monkeypatch.setattr("airflow_provider_assistant.loading.reconcile.VISIBLE_AFTER", timedelta())
-    load(*ROWS)
+    load(*rows)
     assert [row["label"] for row in entries("doubled")] == (["2"] if twice else [])
 
 

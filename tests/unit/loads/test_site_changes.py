@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 
 from airflow_provider_assistant.client.defaults import get_client_defaults, set_client_defaults
 from airflow_provider_assistant.exceptions import (
+    AssistantError,
     AssistantIncompleteError,
     AssistantInputError,
     AssistantPermissionError,
@@ -130,10 +132,11 @@ def test_a_draft_does_not_replace_a_document(monkeypatch):
         load({"a": "1", "old name": "2"})
         site.draft = True
         monkeypatch.setenv(CONN, site.connection(manage_documents={"activate": None, "deactivate": None}))
-        # A renamed row is a new document and a stale one.
-        with pytest.raises(AssistantIncompleteError, match="2 outdated documents"):
-            load({"a": "one", "new name": "3"}, run_id="second")
-        assert site.in_use() == in_use({"a": "1", "old name": "2"})
+        # A renamed row is a new document and a stale one. A retry creates nothing, and removes nothing either.
+        for _ in range(2):
+            with pytest.raises(AssistantIncompleteError, match="2 outdated documents"):
+                load({"a": "one", "new name": "3"}, run_id="second")
+            assert site.in_use() == in_use({"a": "1", "old name": "2"})
         monkeypatch.setenv(CONN, site.connection())
         result = load({"a": "one", "new name": "3"}, run_id="third")
         assert (result["activated"], result["deleted"]) == (2, 2)
@@ -165,6 +168,20 @@ def test_a_key_without_the_permission_stops_the_load(monkeypatch):
         assert len(site.documents) == 2
 
 
+def test_a_document_that_cannot_be_deleted_is_listed_by_every_load(monkeypatch):
+    with DocumentSite() as site:
+        monkeypatch.setenv(CONN, site.connection())
+        load({"a": "1"})
+        site.before = lambda _, __, path: 409 if "bulk-delete" in path else None
+        for night in ("second", "third"):
+            operator = load_of({"a": "one"})
+            with pytest.raises(AssistantIncompleteError, match="1 outdated document"):
+                operator.execute(task_context("load", run_id=night))
+            (finding,) = operator._load.findings.first
+            assert (finding.kind, finding.document_ids) == ("superseded", ["d00001"])
+            assert "remains as it is" in finding.reason
+
+
 def test_a_load_that_is_ended_while_it_changes_the_site_stops_and_a_retry_goes_on(monkeypatch):
     with DocumentSite() as site:
         monkeypatch.setenv(CONN, site.connection())
@@ -184,6 +201,30 @@ def test_a_load_that_is_ended_while_it_changes_the_site_stops_and_a_retry_goes_o
         site.before = lambda *_: None
         load({"a": "one"}, run_id="second")
         assert site.in_use() == in_use({"a": "one"})
+
+
+@pytest.mark.parametrize(
+    ("happens", "routes"),
+    [(True, {}), (False, {}), (True, {"activate": None, "deactivate": None}), (True, {"list": None})],
+)
+@pytest.mark.parametrize("meanwhile", [{"a": "1"}, {"a": "1", "b": "two"}])
+def test_a_row_that_is_back_after_its_removal_got_no_reply(meanwhile, happens, routes, monkeypatch, caplog):
+    with DocumentSite() as site:
+        monkeypatch.setenv(CONN, site.connection(retries=0, manage_documents=site.routes() | routes))
+        load({"a": "1", "b": "2"})
+        site.before = lambda _, __, path: 503 if "bulk-delete" in path and not happens else None
+        site.after = lambda _, __, path: "bulk-delete" not in path
+        with pytest.raises(AssistantError):
+            load(meanwhile, run_id="second")
+        site.before, site.after = lambda *_: None, lambda *_: True
+        contents = {"a": "1", "b": "2"}
+        for _ in range(2):
+            with contextlib.suppress(AssistantIncompleteError):
+                load(contents, run_id="third")
+        assert ("1 document not activated, such as d00002: " in caplog.text) == happens
+        assert load(contents, run_id="last")["unchanged"] == 2
+        assert site.in_use() == in_use(contents)
+        assert len(site.documents) == 2
 
 
 CHANGES = [
@@ -216,6 +257,24 @@ def test_a_mass_deletion_stops_before_it(monkeypatch):
         result = load({"row 0": "x"}, run_id="third", allow_mass_change=True)
         assert result["deleted"] == 119
         assert len(site.documents) == 1
+
+
+def test_documents_that_are_known_to_be_stale_are_no_mass_change(monkeypatch):
+    """A source whose rows come and go leaves more and more of them, none of which a load of this kind removes."""
+    options = {"on_missing": "list", "on_change": "create"}
+    with DocumentSite() as site:
+        monkeypatch.setenv(CONN, site.connection())
+        names = [f"row {number}" for number in range(200)]
+        for night in range(5):
+            result = load(dict.fromkeys(names[30 * night :][:80], "x"), run_id=f"night {night}", **options)
+            assert result["stale"] == 30 * night
+        with pytest.raises(AssistantInputError, match=r"has 80 documents, and .* list as stale 79 of them"):
+            load({names[120]: "x"}, run_id="mistake", **options)
+        load({names[120]: "x"}, run_id="intended", allow_mass_change=True, **options)
+        assert load({names[120]: "x"}, run_id="again", **options)["stale"] == 199
+        # To delete them is another change.
+        with pytest.raises(AssistantInputError, match=r"has 200 documents, and .* delete 199 of them"):
+            load({names[120]: "x"}, run_id="deletes", **EQUAL)
 
 
 def test_documents_of_other_sources_stay(monkeypatch):

@@ -178,13 +178,15 @@ def test_cells_are_text_as_it_stands(tmp_path):
         ("a.csv", "id,question,answer\n1,Q\\,,A\n", {"escapechar": "\\"}),
         ("a.csv", "id,question,answer,,\n1,Q\\,,A,,\n", {"escapechar": "\\", "quotechar": None}),
         ("a.csv", 'id,question,answer\n1,"Q,",A\n', {"escapechar": "\\", "doublequote": "false"}),
+        ("a.csv", 'id,question,answer\n1,"Q\\"",A\n', {"escapechar": "\\", "doublequote": "false"}),
+        ("a.csv", 'id,question,answer\n1,"\\"\\"Q\\"","A"\n', {"escapechar": "\\", "doublequote": "false"}),
         ("a.csv", "id,question,answer\n1,Q\xdf,A\n", {"encoding": "latin-1"}),
     ],
 )
 def test_formats_of_other_programs(name, text, options, tmp_path):
     (tmp_path / name).write_bytes(text.encode(options.get("encoding", "utf-8")))
     rows = rows_of(tmp_path / name, WANTED, csv_options=options)
-    assert rows in ([{"question": q, "answer": "A", "id": "1"}] for q in ("Q,", "Q\xdf"))
+    assert rows in ([{"question": q, "answer": "A", "id": "1"}] for q in ("Q,", "Q\xdf", 'Q"', '""Q"'))
 
 
 def test_columns_without_names_are_numbered(tmp_path):
