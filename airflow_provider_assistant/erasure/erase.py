@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from airflow_provider_assistant.erasure.person import REQUEST, SESSION, Person
 from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantError, AssistantInputError
 from airflow_provider_assistant.lake.datasets import DATASETS
+from airflow_provider_assistant.lake.files import is_own
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.clock import Clock
 from airflow_provider_assistant.ledger.database import ledger_errors, transaction
@@ -188,8 +189,7 @@ def _erase_from_file(path: StoragePath, person: Person, counts: Counter[str], *,
     is_evaluation = path.name == SCORES and (path.parent / SUMMARY).is_file()
     with path.open("rb") as file:
         parquet = pq.ParquetFile(file)
-        names = parquet.schema_arrow.metadata or {}
-        if not is_evaluation and not any(name.startswith(b"assistant.") for name in names):
+        if not is_evaluation and not is_own(parquet.schema_arrow):
             # Of another program.
             return
         table = parquet.read()
