@@ -15,7 +15,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from airflow_provider_assistant.erasure import retention
 from airflow_provider_assistant.evaluation.runs import COMPARED_RUNS, RunFolder
 from airflow_provider_assistant.evaluation.summary import QuestionCounts, Summary
-from airflow_provider_assistant.ledger import Ledger
+from airflow_provider_assistant.ledger import Ledger, queries
 from airflow_provider_assistant.loading.findings import Finding, FindingsFile, findings_folder
 from airflow_provider_assistant.operators.retention import AssistantRetentionOperator
 from airflow_provider_assistant.storage.opening import object_storage_path
@@ -110,12 +110,18 @@ def test_the_operator_deletes_in_all_places(ledger_home, tmp_path):
         key = fill.attempt("r", "created", kind="rating", hours=24 * 500, remote_id="r", details=details)
         fill.attempt("c", "created", kind="chat", hours=24 * 500, details={"mode": "async"})
         fill.attempt("d", "created", hours=24 * 500)
+        file = findings_folder() / "old.parquet"
+        with FindingsFile(file) as findings:
+            findings.add(Finding("rejected", "key", "reason"))
+        os.utime(file, (1, 1))
         operator = AssistantRetentionOperator(
             task_id="prune", output_path=str(tmp_path / "lake"), evaluations=[str(tmp_path / "evaluations")]
         )
         result = execute_operator(operator)
         assert result["ledger"]["chat"] == 1
-        assert (result["findings"], result["days"], result["evaluations"]) == (0, 1, 0)
+        assert (result["findings_files"], result["days"], result["evaluations"]) == (1, 1, 0)
+        recorded = ledger.read(queries.page_of_tries).rows[0]
+        assert (recorded["outcome"], recorded["findings"], recorded["counts"]) == ("succeeded", None, result)
         with ledger.engine.connect() as connection:
             rows = connection.exec_driver_sql("SELECT kind, session_id, remote_id FROM assistant_attempts").fetchall()
     # A rating keeps its key only, and documents stay.
