@@ -191,12 +191,25 @@ class TestExports:
             attempts.commit([Outcome(made, state, requests=1, ambiguous=1)], [])
         chat.end(ledger, "complete", "r1", START + timedelta(seconds=7))
         chat.end(ledger, "lost", "r3", START)
+        # A chat that is asked again stays one row, on the day of the last request that was accepted.
+        chat.asked(scoped, "again", "r5")
+        chat.end(ledger, "failed", "r5", START)
+        chat.asked(scoped, "again", "r6", number=2)
+        refused = claim("again", 3, mode="async")
+        attempts.commit([], [refused])
+        attempts.commit([Outcome(refused, "rejected", requests=1)], [])
+        # One that is settled later stays on its day.
+        unclear = claim("settled", mode="async")
+        attempts.commit([], [unclear])
+        clock.advance(86_400)
+        attempts.commit([Outcome(unclear, "created", remote_id="r7", requests=1)], [])
         rows = ledger.read(exports.requests_between, START, START + timedelta(seconds=1))
         found = {row["request_id"]: (row["state"], row["seconds"], row["is_batch"]) for row in rows}
         assert found == {
             "r1": ("complete", 7.0, False), "r2": ("open", None, True), "r3": ("lost", 0.0, False),
-            None: ("ambiguous", None, False),
+            None: ("ambiguous", None, False), "r6": ("open", None, False), "r7": ("open", None, False),
         }  # fmt: skip
+        assert len(rows) == len(found)
         assert not ledger.read(exports.requests_between, START - timedelta(1), START)
 
     def test_feedback_has_the_seconds_that_its_answer_took(self, scoped, ledger, clock):
