@@ -7,6 +7,8 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 from airflow.providers.common.compat.sdk import TaskDeferred
 
+from airflow_provider_assistant.erasure.erase import Places, erase
+from airflow_provider_assistant.erasure.person import Person
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantLedgerError
 from airflow_provider_assistant.ledger import Outcome, RunRef, Site, chats, exports, hash_of, queries, tries
 from airflow_provider_assistant.ledger.chats import RequestEnd
@@ -175,6 +177,20 @@ class TestChats:
         lost = chats.Correction(hash_of("a"), 1, "created", "ambiguous", error="its answer was lost")
         chats.correct(ledger, attempts.scope, [lost])
         assert states(ledger, "a") == [(1, "ambiguous")]
+
+
+def test_findings_that_name_a_request_of_a_person_are_erased(scoped, ledger, clock):
+    attempts = scoped(kind="chat")
+    asked = claim("a", mode="async", session_id="mine")
+    attempts.commit([], [asked])
+    attempts.commit([Outcome(asked, "created", remote_id='r"1', requests=1)], [])
+    with recorded(ledger, clock) as this:
+        ids = (["x", 'r"1'], ["r"], [])
+        this.first_findings = [Finding("possibly_duplicated", "Why?", "asked twice", 1, named) for named in ids]
+    erased, left = erase(Person(["mine"]), Places(ledger=ledger))
+    assert (erased.counts["ledger"], left.total) == ({"entries": 1, "findings": 1}, 0)
+    _kinds, rows = ledger.read(queries.findings_of, "1")
+    assert [row["document_ids"] for row in rows] == [["r"], []]
 
 
 class TestExports:
