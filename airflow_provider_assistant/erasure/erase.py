@@ -15,9 +15,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_provider_assistant.erasure.person import REQUEST, SESSION, Person
+from airflow_provider_assistant.erasure.person import DOCUMENTS, REQUEST, SESSION, Person
 from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantError, AssistantInputError
-from airflow_provider_assistant.lake.datasets import DATASETS
+from airflow_provider_assistant.lake.datasets import DATASETS, dataset_of
+from airflow_provider_assistant.lake.files import is_own
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.clock import Clock
 from airflow_provider_assistant.ledger.database import ledger_errors, transaction
@@ -117,7 +118,7 @@ def _erase_from_ledger(ledger: Ledger, person: Person, *, dry_run: bool) -> Coun
         is_document = _c.kind.in_(DOCUMENT_KINDS) & person.condition(attempts, label_columns, request="")
         erased_label = {"label": ERASED, "group_name": None, "error": None}
         counts["documents"] = _count(connection, is_document)
-        is_finding = person.condition(findings, ("key",), request="key")
+        is_finding = person.condition(findings, ("key",), request="key") | _names_request(connection, person)
         counts["findings"] = _count(connection, is_finding)
         if not dry_run:
             connection.execute(sa.update(attempts).where(is_document).values(erased_label))
@@ -151,6 +152,13 @@ def _erase_entries(connection: sa.Connection, clock: Clock, person: Person, *, d
     if not dry_run:
         connection.execute(sa.delete(attempts).where(is_entry))
     return len(entries)
+
+
+def _names_request(connection: sa.Connection, person: Person) -> sa.ColumnElement[bool]:
+    """Return the condition for the findings that name a request of a person."""
+    elements = sa.func.json_each if connection.dialect.name == "sqlite" else sa.func.json_array_elements_text
+    ids = elements(findings.c[DOCUMENTS]).table_valued("value")
+    return sa.exists().where(ids.c.value.in_(person.requests))
 
 
 def _count(connection: sa.Connection, condition: sa.ColumnElement[bool]) -> int:
@@ -188,8 +196,7 @@ def _erase_from_file(path: StoragePath, person: Person, counts: Counter[str], *,
     is_evaluation = path.name == SCORES and (path.parent / SUMMARY).is_file()
     with path.open("rb") as file:
         parquet = pq.ParquetFile(file)
-        names = parquet.schema_arrow.metadata or {}
-        if not is_evaluation and not any(name.startswith(b"assistant.") for name in names):
+        if not is_evaluation and not is_own(parquet.schema_arrow):
             # Of another program.
             return
         table = parquet.read()
@@ -227,12 +234,18 @@ def _erase_from_warehouse(engine: sa.Engine, schema: str, person: Person, *, dry
     try:
         with engine.begin() as connection:
             there = set(sa.inspect(connection).get_table_names(schema))
-            for dataset in DATASETS.values():
-                if dataset.name not in there or not dataset.personal():
+            # Those of other routes are known from what was loaded.
+            query = sa.select(sa.column("dataset", sa.Text)).select_from(sa.table("partitions", schema=schema))
+            loaded = set(connection.scalars(query.distinct())) if "partitions" in there else set()
+            for name in sorted(there & {*DATASETS, *loaded}):
+                dataset = dataset_of(name)
+                texts = [field.name for field in dataset.schema() if str(field.type) == "string"]
+                personal = dataset.personal() if name in DATASETS else texts
+                if not personal:
                     continue
-                names = {*dataset.personal(), *({SESSION, REQUEST} & dataset.columns.keys())}
-                table = sa.table(dataset.name, *map(sa.column, sorted(names)), schema=schema)
-                is_person = person.condition(table, dataset.personal())
+                names = {*personal, *({SESSION, REQUEST} & dataset.columns.keys())}
+                table = sa.table(name, *map(sa.column, sorted(names)), schema=schema)
+                is_person = person.condition(table, personal)
                 ids = [table.c[name] for name in (SESSION, REQUEST) if name in table.c]
                 found = connection.execute(sa.select(sa.literal(1), *ids).where(is_person)).mappings().all()
                 person.learn(dict(row) for row in found)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 # Columns with ids from which more rows of the person are found.
 SESSION, REQUEST = "session_id", "request_id"
+# Column of findings with a list of ids, which are those of requests if the finding is of a chat batch or of ratings.
+DOCUMENTS = "document_ids"
 
 
 class Person:
@@ -54,6 +56,9 @@ class Person:
 
         mask = pa.chunked_array([pa.array([False] * table.num_rows, pa.bool_())])
         for name in table.column_names:
+            if name == DOCUMENTS and pa.types.is_list(table.schema.field(name).type):
+                is_named = [not self.requests.isdisjoint(ids or ()) for ids in table[name].to_pylist()]
+                mask = pc.or_(mask, pa.chunked_array([pa.array(is_named, pa.bool_())]))
             if not pa.types.is_string(table.schema.field(name).type):
                 continue
             if name in columns:

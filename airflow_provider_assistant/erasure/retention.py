@@ -9,25 +9,34 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.evaluation.runs import kept_for_comparison, runs_in
-from airflow_provider_assistant.lake.datasets import DATASETS
-from airflow_provider_assistant.lake.files import days_of
-from airflow_provider_assistant.loading.findings import findings_folder
+from airflow_provider_assistant.lake.files import days_of, is_own
+from airflow_provider_assistant.loading.findings import findings_folder, findings_schema
 from airflow_provider_assistant.storage.opening import object_storage_path, usable_path
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 
 def prune_findings(before: datetime, *, dry_run: bool = False) -> int:
     """
-    Delete the files in the default folder of findings that were last written before a time.
+    Delete the files of findings in their default folder that were last written before a time.
 
     :return: Number of files.
     """
-    folder = usable_path(str(findings_folder()))
-    files = [file for file in folder.rglob("*.parquet") if file.stat().st_mtime < before.timestamp()]
-    for file in () if dry_run else files:
-        file.unlink(missing_ok=True)
-    return len(files)
+    found = 0
+    for file in usable_path(str(findings_folder())).rglob("*.parquet"):
+        path = object_storage_path(str(file))
+        # The folder may have datasets and files of other programs, too.
+        if path.fs.modified(path.path) >= before or _schema(path.fs, path.path).names != findings_schema().names:
+            continue
+        found += 1
+        if not dry_run:
+            path.unlink(missing_ok=True)
+    return found
 
 
 def prune_lake(root: str, before: datetime, *, dry_run: bool = False) -> int:
@@ -36,12 +45,27 @@ def prune_lake(root: str, before: datetime, *, dry_run: bool = False) -> int:
 
     :return: Number of days, over all datasets.
     """
-    storage = object_storage_path(root).fs
-    days = [day for dataset in DATASETS for day in days_of(root, dataset).values() if day.day < before.date()]
-    for day in () if dry_run else days:
-        for file in day.files:
-            storage.rm_file(file)
-    return len(days)
+    folder = object_storage_path(root)
+    found = 0
+    for dataset in (entry.name for entry in folder.iterdir() if entry.is_dir()) if folder.is_dir() else ():
+        old = [day for day in days_of(root, dataset).values() if day.day < before.date()]
+        for files in ([file for file in day.files if is_own(_schema(folder.fs, file))] for day in old):
+            found += bool(files)
+            for file in () if dry_run else files:
+                folder.fs.rm_file(file)
+    return found
+
+
+def _schema(storage: Any, path: str) -> pa.Schema:
+    """Return the columns of a Parquet file; none if it cannot be read."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with storage.open(path, "rb") as file:
+            return pq.ParquetFile(file).schema_arrow
+    except (OSError, pa.ArrowInvalid):
+        return pa.schema([])
 
 
 def prune_evaluations(output_path: str, before: datetime, *, keep: Collection[str] = (), dry_run: bool = False) -> int:
@@ -53,12 +77,12 @@ def prune_evaluations(output_path: str, before: datetime, *, keep: Collection[st
     :return: Number of folders.
     """
     root = object_storage_path(output_path)
-    kept = {path.rstrip("/") for path in keep}
+    kept = {_url(object_storage_path(path)) for path in keep}
     found = 0
     for name in (entry for entry in root.iterdir() if entry.is_dir()) if root.is_dir() else ():
-        kept_here = kept | {str(run.path) for run in kept_for_comparison(name)}
+        kept_here = kept | {_url(run.path) for run in kept_for_comparison(name)}
         for run in runs_in(name):
-            path = str(run.path)
+            path = _url(run.path)
             is_kept = any(one == path or one.startswith(f"{path}/") for one in kept_here)
             if is_kept or run.time >= before.astimezone(UTC):
                 continue
@@ -69,3 +93,8 @@ def prune_evaluations(output_path: str, before: datetime, *, keep: Collection[st
                 with contextlib.suppress(OSError):
                     run.path.rmdir()
     return found
+
+
+def _url(path: ObjectStoragePath) -> str:
+    """Return a path as it compares with others, which may be relative or have a connection."""
+    return str(path.fs.unstrip_protocol(path.path))

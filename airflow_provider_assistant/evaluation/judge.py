@@ -208,4 +208,4 @@ def _table_at(path: ObjectStoragePath) -> pa.Table | None:
         if not path.exists():
             return None
         with path.open("rb") as file:
-            return pq.read_table(file)
+            return pq.ParquetFile(file).read()

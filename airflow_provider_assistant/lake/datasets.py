@@ -107,7 +107,7 @@ FEEDBACK = Dataset(
 )
 REQUESTS = Dataset(
     "requests",
-    "One row per async chat request, on the day when it was submitted",
+    "One row per async chat request, on the day of its claim",
     {
         "submitted_at": "moment! When the service accepted the request, or the time of its claim",
         "completed_at": "moment When it ended; null while it has not ended",

@@ -17,7 +17,7 @@ import tenacity
 
 from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantInputError, AssistantWarehouseError
 from airflow_provider_assistant.lake.datasets import DATASETS, dataset_of
-from airflow_provider_assistant.lake.files import OWNER, Day, foreign_file
+from airflow_provider_assistant.lake.files import OWNER, Day, days_of, foreign_file
 from airflow_provider_assistant.lake.warehouse import Loaded, literal, quoted, views
 from airflow_provider_assistant.storage.opening import object_storage_path
 from airflow_provider_assistant.storage.private import private_umask
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 # Maximum wait for other processes that have the file open, and the pause between two attempts, in seconds.
 LOCK_TIMEOUT, PAUSE = 300.0, 1.0
+# The day of a file. With hive_partitioning, a folder above the lake such as site_id=x would be a column as well.
+_DAY = r"TRY_CAST(regexp_extract(filename, '/date=([^/]*)/[^/]*$', 1) AS DATE)"
 _TYPES = {
     "timestamp[us, tz=UTC]": "TIMESTAMPTZ",
     "string": "VARCHAR",
@@ -58,7 +60,7 @@ def load(path: str, schema: str, root: str, lake: Mapping[str, Mapping[date, Day
             todo="Run pip install 'airflow-provider-assistant[warehouse]'.",
             field="database",
         ) from error
-    definitions = _definitions(schema, object_storage_path(root), lake)
+    definitions = _definitions(schema, root, lake)
     file = Path(path)
     if not file.parent.is_dir():
         raise AssistantInputError(
@@ -79,24 +81,28 @@ def load(path: str, schema: str, root: str, lake: Mapping[str, Mapping[date, Day
         raise AssistantWarehouseError(f"{path}: {error}", safe=AssistantWarehouseError.default_safe) from error
 
 
-def _definitions(schema: str, root: ObjectStoragePath, lake: Mapping[str, Any]) -> dict[str, str]:
-    """Return the SQL of all views by name."""
-    of_files = {name: _view_of_files(name, root, has_files=name in lake) for name in {**DATASETS, **lake}}
+def _definitions(schema: str, root: str, lake: Mapping[str, Any]) -> dict[str, str]:
+    """Return the SQL of all views by name, also of those datasets that are not loaded."""
+    folder = object_storage_path(root)
+    of_files = {
+        name: _view_of_files(name, folder, has_files=name in lake or bool(days_of(root, name)))
+        for name in {**DATASETS, **lake}
+    }
     return of_files | {name: sql.replace("$schema", quoted(schema)) for name, sql in views().items()}
 
 
 def _view_of_files(name: str, root: ObjectStoragePath, *, has_files: bool) -> str:
     """Return the SQL of a view of the files of a dataset, with null in the columns that a file lacks."""
-    types = {"date": "DATE", **{field.name: _TYPES[str(field.type)] for field in dataset_of(name).schema()}}
+    types = {field.name: _TYPES[str(field.type)] for field in dataset_of(name).schema()}
     nothing = ", ".join(f"CAST(NULL AS {kind}) AS {quoted(column)}" for column, kind in types.items())
-    rows = f"SELECT {nothing} WHERE false"
+    rows = f"SELECT '' AS filename, {nothing} WHERE false"
     if has_files:
-        options = "hive_partitioning = true, union_by_name = true"
+        options = "filename = true, hive_partitioning = false, union_by_name = true"
         rows += f" UNION ALL BY NAME SELECT * FROM read_parquet({_files(root, name)}, {options})"  # noqa: S608 (quoted)
         # A file that is not one of the dataset lacks such a column.
         required = next(field.name for field in dataset_of(name).schema() if not field.nullable)
-        rows += f" WHERE {quoted(required)} IS NOT NULL"
-    return f"SELECT {', '.join(map(quoted, types))} FROM ({rows})"  # noqa: S608 (quoted)
+        rows += f" WHERE {quoted(required)} IS NOT NULL AND {_DAY} IS NOT NULL"
+    return f"SELECT {_DAY} AS date, {', '.join(map(quoted, types))} FROM ({rows})"  # noqa: S608 (quoted)
 
 
 def _files(root: ObjectStoragePath, name: str) -> str:

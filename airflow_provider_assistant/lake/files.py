@@ -170,6 +170,11 @@ def read_day(day: Day, root: str, schema: pa.Schema) -> tuple[pa.Table, set[str]
     return pa.concat_tables(tables), others - set(schema.names)
 
 
+def is_own(schema: pa.Schema) -> bool:
+    """Return whether a Parquet file was written by this package, which its metadata says."""
+    return any(name.startswith(b"assistant.") for name in schema.metadata or {})
+
+
 def foreign_file(path: str) -> AssistantWarehouseError:
     """Return the error of a file in a dataset's folder that another program has put there."""
     return AssistantWarehouseError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_provider_assistant.lake.datasets import Dataset
@@ -54,7 +54,9 @@ def with_digits(text: str | None) -> Any:
     return json.loads(text or "null", parse_float=Digits, parse_int=Digits, parse_constant=lambda _: None)
 
 
-def values_of(raw: Any, list_keys: Mapping[str, str] | None = None) -> Iterator[Value]:
+def values_of(
+    raw: Any, list_keys: Mapping[str, str] | None = None, shown: Callable[[str], str] = storable
+) -> Iterator[Value]:
     """
     Return every value of a reply, in document order.
 
@@ -63,25 +65,28 @@ def values_of(raw: Any, list_keys: Mapping[str, str] | None = None) -> Iterator[
         of an outer list. Such an item has the same path at every position. An item without the field is named by its
         position. Of items with the same name, the second one is ``name#2``. Default: None, all items are named by
         position.
+    :param shown: Function for each name and text.
     """
-    return _below("", "", raw, list_keys or {})
+    return _below("", "", raw, list_keys or {}, shown)
 
 
-def _below(path: str, pattern: str, raw: Any, list_keys: Mapping[str, str]) -> Iterator[Value]:
+def _below(
+    path: str, pattern: str, raw: Any, list_keys: Mapping[str, str], shown: Callable[[str], str]
+) -> Iterator[Value]:
     """
     Return the values below a path.
 
     :param pattern: The path, with ``*`` for any item of a list.
     """
     if not isinstance(raw, dict | list) or not raw:
-        yield _value(storable(path) or "$", raw)
+        yield _value(path or "$", raw, shown)
     elif isinstance(raw, dict):
         for name, member in raw.items():
-            yield from _below(_joined(path, name), _joined(pattern, name), member, list_keys)
+            yield from _below(_joined(path, shown(name)), _joined(pattern, name), member, list_keys, shown)
     else:
         item_pattern = _joined(pattern, "*")
         for name, item in zip(_item_names(raw, list_keys.get(pattern)), raw, strict=True):
-            yield from _below(_joined(path, name), item_pattern, item, list_keys)
+            yield from _below(_joined(path, shown(name)), item_pattern, item, list_keys, shown)
 
 
 def _joined(path: str, name: str) -> str:
@@ -103,11 +108,11 @@ def _item_names(items: Sequence[Any], key: str | None) -> Iterator[str]:
         yield unique
 
 
-def _value(metric: str, raw: Any) -> Value:
+def _value(metric: str, raw: Any, shown: Callable[[str], str]) -> Value:
     if isinstance(raw, Digits):
         return Value(metric, _double(raw), raw, "number")
     if isinstance(raw, str):
-        return Value(metric, _double(raw) if _NUMBER.fullmatch(raw) else None, storable(raw), "string")
+        return Value(metric, _double(raw) if _NUMBER.fullmatch(raw) else None, shown(raw), "string")
     return Value(metric, None, json.dumps(raw), _KINDS[type(raw)])
 
 
@@ -135,7 +140,11 @@ def _json(raw: Any) -> str:
 
 
 def reply_table(
-    dataset: Dataset, reply: str | None, origin: Mapping[str, Any], list_keys: Mapping[str, str] | None = None
+    dataset: Dataset,
+    reply: str | None,
+    origin: Mapping[str, Any],
+    list_keys: Mapping[str, str] | None = None,
+    shown: Callable[[str], str] = storable,
 ) -> pa.Table:
     """
     Return the rows of a reply: one per value, sorted by ``metric``.
@@ -143,11 +152,12 @@ def reply_table(
     :param reply: The reply as JSON text; None if it was empty.
     :param origin: The other columns, which are the same in all rows.
     :param list_keys: See :func:`values_of`.
+    :param shown: See :func:`values_of`.
     """
     raw = with_digits(reply)
     period = raw.get("period") if isinstance(raw, dict) else None
-    same = {**origin, "period": None if period is None else as_text(period)}
-    rows = ({**same, **value._asdict()} for value in values_of(raw, list_keys))
+    same = {**origin, "period": None if period is None else shown(as_text(period))}
+    rows = ({**same, **value._asdict()} for value in values_of(raw, list_keys, shown))
     return rows_table(dataset, rows).sort_by("metric")
 
 

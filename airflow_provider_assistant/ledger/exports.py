@@ -56,11 +56,15 @@ def requests_between(connection: sa.Connection, start: datetime, end: datetime) 
     """
     Return the async chat requests of a time interval in the order of submission, also those of chat batches.
 
-    :param start: Start of the interval of submission, inclusive, timezone-aware.
+    Of a chat that was asked again, only the last request is one of them.
+
+    :param start: Start of the interval of claims, inclusive, timezone-aware.
     :param end: Exclusive, timezone-aware.
     :return: Rows of the dataset ``requests``. ``state`` is the recorded end, ``open`` if there is none, and
         ``ambiguous`` if the submission is.
     """
+    later = attempts.alias()
+    is_of_same_chat = sa.and_(later.c.scope == _c.scope, later.c.key == _c.key, later.c.number > _c.number)
     is_ambiguous = _c.state.in_(UNRESOLVED)
     # The service has not acknowledged an ambiguous submission, so that counts from its claim.
     submitted_at = sa.case((is_ambiguous, _c.claimed_at), else_=_c.recorded_at)
@@ -74,15 +78,21 @@ def requests_between(connection: sa.Connection, start: datetime, end: datetime) 
             _c.namespace.is_not(None).label("is_batch"),
             *(_c[name] for name in ("service", "site_id", "session_id", "ambiguous", *_TASK_COLUMNS)),
         )
-        # A request that was accepted and then failed or was lost has an end.
-        .where(_c.kind == "chat", _c.mode == "async", is_ambiguous | (_c.state == "created") | _c.ended.is_not(None))
-        .where(submitted_at >= start, submitted_at < end)
+        .where(_is_request(_c), ~sa.exists().where(is_of_same_chat, _is_request(later.c)))
+        # The claim stays what it is if the request is settled by hand on a later day.
+        .where(_c.claimed_at >= start, _c.claimed_at < end)
         .order_by(submitted_at, _c.site_id, _c.remote_id, _c.key, _c.number)
     )
     rows = dictionaries(connection, query)
     for row in rows:
         row["seconds"] = _seconds(row["submitted_at"], row["completed_at"])
     return rows
+
+
+def _is_request(c: sa.ColumnCollection[str, sa.Column[Any]]) -> sa.ColumnElement[bool]:
+    """Return the condition for attempts that are, or may be, an async chat request of the service."""
+    # A request that was accepted and then failed or was lost has an end.
+    return sa.and_(c.kind == "chat", c.mode == "async", c.state.in_(("created", *UNRESOLVED)) | c.ended.is_not(None))
 
 
 def tries_between(connection: sa.Connection, start: datetime, end: datetime) -> list[dict[str, Any]]:

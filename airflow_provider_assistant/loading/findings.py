@@ -197,7 +197,7 @@ def read_findings(path: StoragePath) -> list[dict[str, Any]]:
 
     try:
         with path.open("rb") as file:
-            table = pq.read_table(file)
+            table = pq.ParquetFile(file).read()
             if table.schema.names != findings_schema().names:
                 raise ValueError(f"it has the columns {table.schema.names}")  # noqa: TRY301
     except (OSError, ValueError) as error:

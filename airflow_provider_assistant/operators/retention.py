@@ -58,8 +58,8 @@ class AssistantRetentionOperator(AssistantBaseOperator):
         Delete what is old.
 
         :param context: Airflow's task context.
-        :return: ``ledger``, the number of deleted entries by kind; ``findings``, of files; ``days``, of days of
-            datasets; and ``evaluations``, of evaluations.
+        :return: ``ledger``, the number of deleted entries by kind; ``findings_files``, of files; ``days``, of days
+            of datasets; and ``evaluations``, of evaluations.
         :raises AssistantLedgerError: The ledger cannot be changed.
         """
         from airflow_provider_assistant.erasure import retention
@@ -72,7 +72,7 @@ class AssistantRetentionOperator(AssistantBaseOperator):
         ]
         return {
             "ledger": entries,
-            "findings": retention.prune_findings(before),
+            "findings_files": retention.prune_findings(before),
             "days": retention.prune_lake(self.output_path, before) if self.output_path else 0,
             "evaluations": sum(evaluations),
         }

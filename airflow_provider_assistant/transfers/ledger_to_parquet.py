@@ -169,7 +169,7 @@ class AssistantFeedbackToParquetOperator(LedgerExportOperator):
 
 class AssistantRequestsToParquetOperator(LedgerExportOperator):
     """
-    Export chat requests in the ledger to the dataset ``requests``: one row per request, on the day it was submitted.
+    Export chat requests in the ledger to the dataset ``requests``: one row per request, on the day of its claim.
 
     The rows are the requests that
     :class:`~airflow_provider_assistant.operators.submit_chat.AssistantSubmitChatOperator` and

@@ -14,6 +14,7 @@ from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.failures import explained
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given
 from airflow_provider_assistant.lake.datasets import DATASETS, Dataset, dataset_of
+from airflow_provider_assistant.lake.rows import reply_table
 from airflow_provider_assistant.lake.warehouse import views
 from airflow_provider_assistant.operators.tries import recorded_as
 from airflow_provider_assistant.transfers.replies import ReplyExportOperator
@@ -81,11 +82,4 @@ class AssistantReadToParquetOperator(ReplyExportOperator):
 
     def table(self, dataset: Dataset, reply: ApiReply, origin: Mapping[str, Any]) -> pa.Table:
         """Return the rows of a reply, without e-mail addresses."""
-        import pyarrow as pa
-
-        table = super().table(dataset, reply, origin)
-        for name in ("metric", "text", "period"):
-            texts = [None if text is None else without_addresses(text) for text in table[name].to_pylist()]
-            shown = pa.array(texts, pa.string())
-            table = table.set_column(table.schema.get_field_index(name), table.schema.field(name), shown)
-        return table
+        return reply_table(dataset, reply.raw_json, origin, self.list_keys, without_addresses)

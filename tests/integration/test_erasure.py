@@ -26,6 +26,7 @@ from airflow_provider_assistant.transfers.ledger_to_parquet import (
 from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
 from tests.unit.cli.conftest import _as_before, cli  # noqa: F401 (fixtures)
 from tests.unit.lake.conftest import engine, server  # noqa: F401 (fixtures)
+from tests.unit.lake.nights import FIRST, origin, write_rows
 
 EMAIL, SESSION = "Zoe.Canary+x@Example.com", "canary-session-7f3a9c51"
 # The other person has a similar address and session, and asks the same.
@@ -90,7 +91,8 @@ def test_no_byte_is_left(
         }
 
     before = where()
-    assert {name.split("/")[0] for name in before["lake"]} == {"answers", "feedback", "findings", "requests"}
+    datasets = {"answers", "feedback", "findings", "requests", "usage"}
+    assert {name.split("/")[0] for name in before["lake"]} == before["warehouse"] == datasets
     names = {name.rpartition("/")[2] for name in before["files"]}
     assert names >= {"answers.parquet", "findings.parquet", "report.html", "scores.parquet"}
     assert all(before.values())
@@ -156,4 +158,8 @@ def write_all_places(run_operator, lake: Path, files: Path) -> None:
         AssistantLoadsToParquetOperator,
     ):
         run(export, output_path=str(lake))
-    run(AssistantParquetToWarehouseOperator, output_path=str(lake), conn_id="warehouse")
+    # The reply of another route, as its export writes it.
+    values = [{**origin(), "metric": "email", "text": user_label(email), "type": "string"} for email in (EMAIL, "x")]
+    write_rows(lake, "usage", FIRST, values)
+    for names in (None, ["usage"]):
+        run(AssistantParquetToWarehouseOperator, output_path=str(lake), conn_id="warehouse", datasets=names)

@@ -147,3 +147,8 @@ def test_names_of_common_compat_are_in_its_lowest_version() -> None:
 
 def test_every_dependency_has_a_lower_bound() -> None:
     assert all(lower_bound(requirement) for group in declared().values() for requirement in group)
+
+
+def test_parquet_files_are_not_read_with_read_table():
+    """It imports pandas, and its threads often end a short process such as a command with SIGABRT."""
+    assert [path for path in (ROOT / PACKAGE).rglob("*.py") if "pq.read_table(" in path.read_text()] == []

@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.asking.answers import SCOPE
 from airflow_provider_assistant.ledger import Ledger, sqlite_engine
-from airflow_provider_assistant.loading.findings import Finding
+from airflow_provider_assistant.loading.findings import Finding, FindingsFile, read_findings
 from airflow_provider_assistant.storage.write import replace
 from tests.ledgers import Filler
 
@@ -59,17 +59,24 @@ def test_rows_of_the_person_are_erased_and_found_again_by_their_requests(erase, 
         fill.attempt(f"r-{session}", "created", kind="rating", remote_id=f"r-{session}", details=details)
     # A request of the session that the file does not name.
     fill.attempt("x", "created", kind="chat", remote_id="r-x", details={"session_id": SESSION, "mode": "async"})
-    fill.load(findings=[Finding("rejected", key, "refused") for key in (SESSION, OTHER, f"r-{SESSION}", "row 1")])
+    findings = [Finding("rejected", key, "refused") for key in (SESSION, OTHER, f"r-{SESSION}", "row 1")]
+    # Those of a chat batch name requests.
+    asked_twice = [Finding("possibly_duplicated", "Why?", "asked twice", 1, [f"r-{key}", "x"]) for key in ("x", OTHER)]
+    fill.load(findings=[*findings, *asked_twice])
+    with FindingsFile(files / ".answers.findings.parquet") as file:
+        for finding in asked_twice:
+            file.add(finding)
     refused = erase()
     assert (refused.code, "--output json needs --yes or --dry-run" in refused.err) == (2, True)
     assert sessions(files / "answers.parquet") == [SESSION, OTHER]
     ran = erase("--yes")
-    assert (ran.code, ran.json["counts"]) == (0, {"ledger": {"entries": 2, "findings": 2}, str(files): {"rows": 1}})
+    assert (ran.code, ran.json["counts"]) == (0, {"ledger": {"entries": 2, "findings": 3}, str(files): {"rows": 2}})
     assert sessions(files / "answers.parquet") == [OTHER]
+    assert [row["document_ids"][0] for row in read_findings(file.path)] == [f"r-{OTHER}"]
     assert erase("--yes").json["counts"] == {"ledger": {}, str(files): {}}
     shown = cli("erase", "--session", OTHER, "--path", files, "--dry-run", "-o", "plain")
     assert shown.lines[:2] == [["place", "what", "number"], ["ledger", "entries", "1"]]
-    assert shown.lines[-1] == [f"Would erase 3 in 2 places. Sessions: {OTHER}."]
+    assert shown.lines[-1] == [f"Would erase 5 in 2 places. Sessions: {OTHER}."]
 
 
 @pytest.mark.promise("erasure", "Files of other programs are never changed.")

@@ -102,6 +102,11 @@ def test_a_dataset_of_another_route_is_loaded_if_it_is_named(base):
     assert base.load(["usage"]).rows == {"usage": 1}
     assert [row["metric"] for row in base.rows("usage")] == ["chats"]
     assert base.rows("statistics") == []
+    write_statistics(base.root, FIRST, {"a": 1})
+    base.load()
+    # A load of one dataset leaves the others.
+    assert base.load(["usage"]).rows.keys() == {"usage"}
+    assert [row["metric"] for row in base.rows("statistics")] == ["a"]
 
 
 # -- PostgreSQL ------------------------------------------------------------------------------------
@@ -314,9 +319,13 @@ def test_the_views_show_what_is_in_the_lake_now(on_duckdb):
 
 
 def test_a_folder_may_have_any_name(tmp_path, on_duckdb):
-    on_duckdb.root = tmp_path / "la[k]e 'of' *?"
-    write_statistics(on_duckdb.root, FIRST, {"a": 1})
+    on_duckdb.root = tmp_path / "site_id=other" / "date=2020-01-01" / "la[k]e 'of' *?"
+    path = Path(write_statistics(on_duckdb.root, FIRST, {"a": 1}).path)
+    no_day = path.parent.with_name("date=2026-02-30")
+    no_day.mkdir()
+    shutil.copy(path, no_day)
     assert on_duckdb.load().rows == {"statistics": 1}
+    assert [(row["date"], row["site_id"]) for row in on_duckdb.rows("statistics")] == [(FIRST, "docs")]
 
 
 @pytest.mark.promise("lake and warehouse", "A file that is not a DuckDB database is never overwritten.")

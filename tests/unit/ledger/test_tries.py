@@ -7,6 +7,8 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 from airflow.providers.common.compat.sdk import TaskDeferred
 
+from airflow_provider_assistant.erasure.erase import Places, erase
+from airflow_provider_assistant.erasure.person import Person
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantLedgerError
 from airflow_provider_assistant.ledger import Outcome, RunRef, Site, chats, exports, hash_of, queries, tries
 from airflow_provider_assistant.ledger.chats import RequestEnd
@@ -177,6 +179,20 @@ class TestChats:
         assert states(ledger, "a") == [(1, "ambiguous")]
 
 
+def test_findings_that_name_a_request_of_a_person_are_erased(scoped, ledger, clock):
+    attempts = scoped(kind="chat")
+    asked = claim("a", mode="async", session_id="mine")
+    attempts.commit([], [asked])
+    attempts.commit([Outcome(asked, "created", remote_id='r"1', requests=1)], [])
+    with recorded(ledger, clock) as this:
+        ids = (["x", 'r"1'], ["r"], [])
+        this.first_findings = [Finding("possibly_duplicated", "Why?", "asked twice", 1, named) for named in ids]
+    erased, left = erase(Person(["mine"]), Places(ledger=ledger))
+    assert (erased.counts["ledger"], left.total) == ({"entries": 1, "findings": 1}, 0)
+    _kinds, rows = ledger.read(queries.findings_of, "1")
+    assert [row["document_ids"] for row in rows] == [["r"], []]
+
+
 class TestExports:
     def test_requests_have_their_state_and_their_seconds(self, scoped, ledger, clock):
         chat = TestChats()
@@ -191,12 +207,25 @@ class TestExports:
             attempts.commit([Outcome(made, state, requests=1, ambiguous=1)], [])
         chat.end(ledger, "complete", "r1", START + timedelta(seconds=7))
         chat.end(ledger, "lost", "r3", START)
+        # A chat that is asked again stays one row, on the day of the last request that was accepted.
+        chat.asked(scoped, "again", "r5")
+        chat.end(ledger, "failed", "r5", START)
+        chat.asked(scoped, "again", "r6", number=2)
+        refused = claim("again", 3, mode="async")
+        attempts.commit([], [refused])
+        attempts.commit([Outcome(refused, "rejected", requests=1)], [])
+        # One that is settled later stays on its day.
+        unclear = claim("settled", mode="async")
+        attempts.commit([], [unclear])
+        clock.advance(86_400)
+        attempts.commit([Outcome(unclear, "created", remote_id="r7", requests=1)], [])
         rows = ledger.read(exports.requests_between, START, START + timedelta(seconds=1))
         found = {row["request_id"]: (row["state"], row["seconds"], row["is_batch"]) for row in rows}
         assert found == {
             "r1": ("complete", 7.0, False), "r2": ("open", None, True), "r3": ("lost", 0.0, False),
-            None: ("ambiguous", None, False),
+            None: ("ambiguous", None, False), "r6": ("open", None, False), "r7": ("open", None, False),
         }  # fmt: skip
+        assert len(rows) == len(found)
         assert not ledger.read(exports.requests_between, START - timedelta(1), START)
 
     def test_feedback_has_the_seconds_that_its_answer_took(self, scoped, ledger, clock):

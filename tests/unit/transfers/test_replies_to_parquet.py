@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_assistant import __version__
+from airflow_provider_assistant.api.privacy import user_label
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.lake.datasets import LIMITS, STATISTICS
 from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
@@ -115,12 +116,14 @@ def test_limits_are_exported(service, connection, run_operator, tmp_path):
 
 
 def test_any_other_reply_is_exported_without_e_mail_addresses(reply, export, lake):
-    reply({"users": [{"email": "jane@acme.com", "jane@acme.com": 1}], "chats": 1.10})
+    reply({"users": [{"email": "jane@acme.com", "jane@acme.com": {"chats": 1, "words": 2}}], "chats": 1.10})
     result = export(AssistantReadToParquetOperator)
     assert result["path"].startswith(f"{lake}/usage/date=2024-05-01/")
     rows = {row["metric"]: row["text"] for row in rows_of(result["path"])}
     assert rows["chats"] == "1.1"
-    assert len(rows) == 3
+    label = user_label("jane@acme.com")
+    assert rows["users.0.email"] == label
+    assert {name for name in rows if label in name} == {f"users.0.{label}.chats", f"users.0.{label}.words"}
     assert "jane" not in str(rows)
     other = AssistantReadToParquetOperator(
         task_id="t", output_path=str(lake), path="/m2m/users/jane%40acme.com/usage", dataset="usage"
