@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -36,6 +36,7 @@ from airflow_provider_assistant.loading.progress import Preflight, log_progress,
 from airflow_provider_assistant.loading.reconcile import Reconciliation
 from airflow_provider_assistant.loading.report import Report
 from airflow_provider_assistant.loading.rows import Rows
+from airflow_provider_assistant.loading.share import settle_conflicts, settle_twins, share
 from airflow_provider_assistant.loading.site import SiteChanges, check_routes
 from airflow_provider_assistant.loading.site_client import SiteClient
 from airflow_provider_assistant.sending.outcomes import Item, has_existed, outcome_of_reply
@@ -44,8 +45,6 @@ from airflow_provider_assistant.texts import counted, escaped
 
 # A load stops if the service rejects this many first rows, and has accepted none before: the mapping is wrong.
 FIRST_ROWS = 25
-# Seconds between looks for the document of a row that the service has already.
-CONFLICT_PAUSES = (0.0, 0.5, 1.5)
 STOPPED = "the load was ended from outside; a retry goes on with the others"
 
 log = logging.getLogger(__name__)
@@ -251,13 +250,9 @@ class Load:
     def _record_known(self, plan: Plan) -> None:
         """Record the rows whose documents exist already, and those that are back."""
         ledger = self._scope_ledger
-        self._share(plan.rows("share"))
+        share(ledger, plan.rows("share"))
         ledger.renumber([(row.key, row.existing or 0, row.latest + 1) for row in plan.rows("revive")])
         ledger.mark_back(plan.back())
-
-    def _share(self, rows: Iterable[PlannedRow]) -> None:
-        """Record rows whose document exists."""
-        self._scope_ledger.share([Outcome(row.claim(), "created", remote_id=row.remote_id) for row in rows])
 
     # -- send ------------------------------------------------------------------------------------
 
@@ -313,39 +308,10 @@ class Load:
 
     async def _after_sending(self, plan: Plan, rows: Rows, looks_for_gone: bool) -> None:
         if rows.can_share:
-            await self._settle_conflicts()
-        self._settle_twins(plan)
+            await settle_conflicts(self._conflicts, self._scope_ledger, self.counts)
+        settle_twins(plan, self._scope_ledger, self.counts, self._report, self._rejected)
         await self._count_elsewhere(plan)
         await self._change_site(plan, looks_for_gone)
-
-    async def _settle_conflicts(self) -> None:
-        """Give rows that another task has sent under another key at the same time the document that it created."""
-        waiting = self._conflicts
-        # The other task records it a moment after the service has it.
-        for pause in CONFLICT_PAUSES:
-            if not waiting:
-                return
-            await asyncio.sleep(pause)
-            found = self._scope_ledger.with_content({row.content_hash for row in waiting})
-            shared = [row._replace(remote_id=found[row.content_hash]) for row in waiting if row.content_hash in found]
-            self._share(shared)
-            self.counts.rejected -= len(shared)
-            self.counts.unchanged += len(shared)
-            waiting = [row for row in waiting if row.content_hash not in found]
-
-    def _settle_twins(self, plan: Plan) -> None:
-        """Give rows of equal content the document of the row that was sent for all of them."""
-        twins = list(plan.rows("twin"))
-        found = self._scope_ledger.with_content({row.content_hash for row in twins})
-        self._share(row._replace(remote_id=found[row.content_hash]) for row in twins if row.content_hash in found)
-        for row in twins:
-            if row.content_hash in found:
-                self.counts.unchanged += 1
-            elif row.content_hash in self._rejected:
-                self.counts.rejected += 1
-                reason = self._rejected[row.content_hash]
-                self._report.add("rejected", row.label, reason, row.number, group=row.group_name)
-            # The others are counted as failed, as rows that were not reached.
 
     async def _count_elsewhere(self, plan: Plan) -> None:
         """Count the rows that other tasks were sending: green only if they have loaded them."""
@@ -355,7 +321,7 @@ class Load:
         for row in planned:
             decided = decide(row, known.get(row.key, ()), self._scope_ledger.source)
             if decided.action == "share":
-                self._share([decided])
+                share(self._scope_ledger, [decided])
             if decided.action in {"unchanged", "share"}:
                 self.counts.unchanged += 1
             else:
