@@ -27,7 +27,7 @@ def on_the_worker():
     """Wait on the worker, which is killed, and in a new process for each poll."""
     sensor = submitted("Who else?", site_id="acme-docs")
     AssistantChatRequestSensor(task_id="wait", deferrable=False, retries=1, **sensor)
-    AssistantChatRequestSensor(task_id="reschedule", deferrable=False, mode="reschedule", **sensor)
+    AssistantChatRequestSensor(task_id="reschedule", deferrable=False, mode="reschedule", retries=1, **sensor)
 
 
 @dag(schedule=None, catchup=False, default_args={"retries": 0, **GLOBEX})
