@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -129,6 +130,7 @@ class DocumentSite(LocalServer):
         self.requests: list[tuple[str, str]] = []
         self._guard = threading.Lock()
         self._last_number = 0
+        self._created_at = time.monotonic_ns()
 
     # -- the connection ------------------------------------------------------------------------
 
@@ -152,7 +154,8 @@ class DocumentSite(LocalServer):
 
     def connection(self, **extra: Any) -> str:
         """Return an Airflow connection as JSON, which manages documents."""
-        name = f"site-{urlsplit(self.base_url).port}"
+        # The system may give a port again, and tests share a ledger.
+        name = f"site-{urlsplit(self.base_url).port}-{self._created_at}"
         fields = {"tenant_id": "acme", "site_id": SITE_ID, "service_name": name, "manage_documents": self.routes()}
         fields |= extra
         return json.dumps(

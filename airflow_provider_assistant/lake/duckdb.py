@@ -93,16 +93,17 @@ def _definitions(schema: str, root: str, lake: Mapping[str, Any]) -> dict[str, s
 
 def _view_of_files(name: str, root: ObjectStoragePath, *, has_files: bool) -> str:
     """Return the SQL of a view of the files of a dataset, with null in the columns that a file lacks."""
-    types = {field.name: _TYPES[str(field.type)] for field in dataset_of(name).schema()}
+    schema = dataset_of(name).schema()
+    types = {field.name: _TYPES[str(field.type)] for field in schema}
     nothing = ", ".join(f"CAST(NULL AS {kind}) AS {quoted(column)}" for column, kind in types.items())
     rows = f"SELECT '' AS filename, {nothing} WHERE false"
     if has_files:
         options = "filename = true, hive_partitioning = false, union_by_name = true"
         rows += f" UNION ALL BY NAME SELECT * FROM read_parquet({_files(root, name)}, {options})"  # noqa: S608 (quoted)
-        # A file that is not one of the dataset lacks such a column.
-        required = next(field.name for field in dataset_of(name).schema() if not field.nullable)
-        rows += f" WHERE {quoted(required)} IS NOT NULL AND {_DAY} IS NOT NULL"
-    return f"SELECT {_DAY} AS date, {', '.join(map(quoted, types))} FROM ({rows})"  # noqa: S608 (quoted)
+    # A file that is not one of the dataset lacks this column. An evaluation may be of no known service.
+    required = "name" if schema.field(OWNER).nullable else OWNER
+    selected = f"SELECT {_DAY} AS date, {', '.join(map(quoted, types))} FROM ({rows})"  # noqa: S608 (quoted)
+    return f"{selected} WHERE {quoted(required)} IS NOT NULL AND {_DAY} IS NOT NULL"
 
 
 def _files(root: ObjectStoragePath, name: str) -> str:
