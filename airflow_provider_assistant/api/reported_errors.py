@@ -84,12 +84,17 @@ def reported_error(raw: Any) -> ReportedError | None:
 
 
 def _has_error(json_object: Mapping[str, Any]) -> bool:
+    if any(_says_error(json_object.get(name)) for name in ("error", "error_message", "errorMessage")):
+        return True
     errors = json_object.get("errors")
-    numbers = errors.values() if isinstance(errors, dict) and errors.keys().isdisjoint(REASONS) else [errors]
-    if all(isinstance(number, int | float) for number in numbers):
-        # Numbers of errors are a statistic.
-        errors = None
-    return any(map(_says_error, (errors, *map(json_object.get, ("error", "error_message", "errorMessage")))))
+    return _says_error(errors) and not _is_statistic(errors)
+
+
+def _is_statistic(errors: Any) -> bool:
+    """Return whether errors are counted: a number of them, or numbers by kind."""
+    is_by_kind = isinstance(errors, dict) and errors.keys().isdisjoint(REASONS)
+    numbers = errors.values() if is_by_kind else [errors]
+    return all(isinstance(number, int | float) for number in numbers)
 
 
 def _says_error(value: Any) -> bool:

@@ -77,7 +77,7 @@ class CircuitBreaker:
         if errors.is_refused(cause):
             self._has_answered = True
             return
-        # What answers is no outage, whose end the client would wait for.
+        # The client waits for the end of an outage. A server that answers, though not as the service, is none.
         is_answer = isinstance(cause, AssistantGatewayError | AssistantResponseError)
         is_waited_for = self._waits and cause.retryable and not is_answer
         if is_waited_for or isinstance(cause, AssistantInputError):

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.evaluation.runs import kept_for_comparison, runs_in
-from airflow_provider_assistant.lake.files import days_of, is_own
+from airflow_provider_assistant.lake.files import Day, days_of, is_own
 from airflow_provider_assistant.loading.findings import findings_folder, findings_schema
 from airflow_provider_assistant.storage.opening import object_storage_path, usable_path
 
@@ -28,10 +28,13 @@ def prune_findings(before: datetime, *, dry_run: bool = False) -> int:
     :return: Number of files.
     """
     found = 0
+    names = findings_schema().names
     for file in usable_path(str(findings_folder())).rglob("*.parquet"):
         path = object_storage_path(str(file))
+        if path.fs.modified(path.path) >= before:
+            continue
         # The folder may have datasets and files of other programs, too.
-        if path.fs.modified(path.path) >= before or _schema(path.fs, path.path).names != findings_schema().names:
+        if _schema(path.fs, path.path).names != names:
             continue
         found += 1
         if not dry_run:
@@ -46,14 +49,24 @@ def prune_lake(root: str, before: datetime, *, dry_run: bool = False) -> int:
     :return: Number of days, over all datasets.
     """
     folder = object_storage_path(root)
+    if not folder.is_dir():
+        return 0
     found = 0
-    for dataset in (entry.name for entry in folder.iterdir() if entry.is_dir()) if folder.is_dir() else ():
-        old = [day for day in days_of(root, dataset).values() if day.day < before.date()]
-        for files in ([file for file in day.files if is_own(_schema(folder.fs, file))] for day in old):
-            found += bool(files)
-            for file in () if dry_run else files:
-                folder.fs.rm_file(file)
+    datasets = [entry.name for entry in folder.iterdir() if entry.is_dir()]
+    for dataset in datasets:
+        for day in days_of(root, dataset).values():
+            if day.day < before.date():
+                found += _prune_day(folder.fs, day, dry_run=dry_run)
     return found
+
+
+def _prune_day(storage: Any, day: Day, *, dry_run: bool) -> bool:
+    """Delete the files of a day that this package has written. Return whether there were any."""
+    own = [file for file in day.files if is_own(_schema(storage, file))]
+    if not dry_run:
+        for file in own:
+            storage.rm_file(file)
+    return bool(own)
 
 
 def _schema(storage: Any, path: str) -> pa.Schema:

@@ -38,9 +38,11 @@ def check_gate(figures: Figures) -> list[RuleVerdict]:
     # A drop does not say how many answers are enough.
     limited = {rule.figure for rule in rules if not rule.is_drop}
     tags = dict.fromkeys(rule.tag for rule in rules if rule.tag in figures.tags)
-    for name in [COVERAGE, *(f"{COVERAGE}[{tag}]" for tag in tags)] if rules else []:
+    names = [COVERAGE, *(f"{COVERAGE}[{tag}]" for tag in tags)]
+    unlimited = [name for name in names if name not in limited]
+    for name in unlimited if rules else ():
         coverage = _check(parse_rule(f"{name} >= {min(_enough(figures), ENOUGH)}"), figures)
-        if coverage.verdict == "failed" and name not in limited:
+        if coverage.verdict == "failed":
             reason = f"{coverage.reason}; this rule applies because the gate has none on {name}"
             verdicts.append(coverage.model_copy(update={"reason": reason}))
     return verdicts

@@ -110,7 +110,8 @@ def evaluate(job: EvaluationJob) -> Evaluation:
     scores = score_cases(job.cases, job.scorers, judged.judgements)
     figures = Figures(scores, job.scorers, job.criteria, earlier, judged.facts, judged.agreements)
     rules = check_gate(figures)
-    deciding = {question.key: None for rule in rules if rule.verdict == "failed" for question in rule.questions}
+    failed = [rule for rule in rules if rule.verdict == "failed"]
+    deciding = dict.fromkeys(question.key for rule in failed for question in rule.questions)
     evaluation = Evaluation(
         job=job,
         summary=_summary(job, figures, rules),

@@ -153,11 +153,13 @@ def check_columns(
     :param to_come: Columns that only the answers will have. Default: none.
     :raises AssistantInputError: A column is missing; the error names similar ones.
     """
-    needed = {name for rule in criteria.rules for name in criteria.scorers_of(rule.base)}
-    needed.update(criteria.pass_if.names if criteria.pass_if else ())
+    needed = set(criteria.pass_if.names if criteria.pass_if else ())
+    for rule in criteria.rules:
+        needed.update(criteria.scorers_of(rule.base))
     columns = [*dict.fromkeys(column for case in cases for column in case.row), *to_come]
     for scorer in scorers:
-        if scorer.name.startswith(COLUMN) and (name := scorer.name.removeprefix(COLUMN)) not in columns:
+        name = scorer.name.removeprefix(COLUMN)
+        if name != scorer.name and name not in columns:
             raise AssistantInputError(
                 f"the answers have no column {name!r}{did_you_mean(name, columns)}", field="scorers"
             )

@@ -92,8 +92,17 @@ def _holds(condition: Condition, row: Mapping[str, Any]) -> bool:
 
     Scorers that do not apply to the question are ignored. A measured value that is missing could be any.
     """
-    found = [(term, row[term.name]) for term in condition.terms if row[term.name] is not None or is_measured(term.name)]
-    return bool(found) and all(value is not None and term.holds(value) for term, value in found)
+    is_applied = False
+    for term in condition.terms:
+        value = row[term.name]
+        if value is None:
+            if is_measured(term.name):
+                return False
+            continue
+        if not term.holds(value):
+            return False
+        is_applied = True
+    return is_applied
 
 
 def _problem(row: Mapping[str, Any], conditions: Mapping[str, Condition]) -> str:

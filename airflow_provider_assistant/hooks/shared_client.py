@@ -34,7 +34,9 @@ async def shared_client(hook: AssistantHook) -> AsyncIterator[AssistantClient]:
     ``settings`` are the ones just read.
     """
     settings = await hook.load_settings_async()
-    key = asyncio.get_running_loop(), settings.client, _written(settings.client)
+    # A file may be on a slow disk, and nothing may block the event loop.
+    written = await asyncio.to_thread(_written, settings.client)
+    key = asyncio.get_running_loop(), settings.client, written
     # Users of a closed event loop never reached the end of their block: drop their clients.
     for closed in [other for other in open_clients if other[0].is_closed()]:
         del open_clients[closed]
@@ -59,7 +61,8 @@ def _written(settings: ClientSettings) -> tuple[float, ...]:
     """Return when the certificates were written: a client reads them once."""
     written = []
     for path in (settings.client_cert, settings.client_key, settings.verify):
-        # What cannot be read is an error of the client itself.
+        # ``verify`` may be a flag. What cannot be read is an error of the client itself.
         with contextlib.suppress(OSError, ValueError):
-            written += [Path(path).stat().st_mtime] if isinstance(path, str) else []
+            if isinstance(path, str):
+                written.append(Path(path).stat().st_mtime)
     return tuple(written)

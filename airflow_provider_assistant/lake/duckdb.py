@@ -69,13 +69,14 @@ def load(path: str, schema: str, root: str, lake: Mapping[str, Mapping[date, Day
             todo="Correct the path, or create the folder.",
             field="database",
         )
+    folder = object_storage_path(root)
     try:
-        if not (file.exists() and _has(file, schema, definitions, object_storage_path(root))):
+        if not (file.exists() and _has(file, schema, definitions, folder)):
             # DuckDB writes further files beside the database.
-            with private_umask(), _open(file, object_storage_path(root)) as connection:
+            with private_umask(), _open(file, folder) as connection:
                 _create(connection, schema, definitions)
-        with _open(file, object_storage_path(root), read_only=True) as connection:
-            _check_files(connection, object_storage_path(root), lake)
+        with _open(file, folder, read_only=True) as connection:
+            _check_files(connection, folder, lake)
             return _counted(connection, schema, lake)
     except (duckdb.Error, OSError) as error:
         raise AssistantWarehouseError(f"{path}: {error}", safe=AssistantWarehouseError.default_safe) from error

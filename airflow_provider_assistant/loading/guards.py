@@ -106,7 +106,7 @@ def _check_unchanged(plan: Plan) -> None:
 def _check_extent(plan: Plan, ledger: Ledger, scope_ledger: ScopeLedger, options: LoadOptions) -> None:
     """Refuse a load that would replace or remove most documents of its source."""
     changed = plan.count_changed(*CHANGES)
-    # Where nothing removes them, stale documents stay, and are more with every load: they are no change.
+    # If the load only lists stale documents, those that an earlier load has found are no change of this one.
     known = 0 if options.removal else plan.count_gone(is_known=True)
     missing = plan.count_gone() - known
     least = LEAST_REMOVED if options.removal and missing >= LEAST_REMOVED else LEAST_CHANGED
