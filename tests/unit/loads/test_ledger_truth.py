@@ -185,8 +185,9 @@ def test_a_batch_asks_no_question_again_whose_answer_is_saved(mode, service, con
         rows = [{"id": f"{mode}{code}{number}", "message": f"Q{number}?"} for number in range(12)]
         batch = AssistantChatBatchOperator(
             task_id=f"ask{code}", source=rows, key_columns=["id"], output_path=str(tmp_path / f"{code}.parquet"),
-            mode=mode, max_concurrency=4, poll_interval=0.05, timeout=60,
+            mode=mode, max_concurrency=1, poll_interval=0.05, timeout=60,
         )  # fmt: skip
+        # With several workers, a question may be claimed and not sent, which the ledger cannot know.
         Ledger.open().close()
         outage = away(sa.Engine, *WRITES, when=lambda: service.posts() >= 5, code=code)
         with outage, pytest.raises(AssistantError):
